@@ -1,7 +1,5 @@
 """What comparisons in turns have in common: how long a turn waits, and the other load around it."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import platform

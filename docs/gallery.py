@@ -6,8 +6,6 @@ Machines are datasheets and the one that benchmarks/results/readme names, with i
 module is not needed.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path

@@ -6,8 +6,6 @@ With --check nothing is written. Needs no compiled module.
 Exit codes: 0 up to date (or written), 1 stale with --check, 2 a marker is missing.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """What every test shares: markers with reasons, the backend's state in the header, and no file left behind."""
 
-from __future__ import annotations
-
 import functools
 import importlib.machinery
 import importlib.util
@@ -10,7 +8,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.resources import files
 from pathlib import Path
@@ -198,6 +196,35 @@ def benchmarks() -> Iterator[Callable[[str], ModuleType]]:
         patched.syspath_prepend(str(folder))
         patched.setattr(sys, "dont_write_bytecode", True)
         yield module
+
+
+class Command:
+    """Runs of `roofline` that end as they should, and what they print."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+
+    def out(self, arguments: Sequence[str], *, code: int = 0) -> str:
+        return self._ran(arguments, code)[0]
+
+    def refused(self, arguments: Sequence[str], *, code: int = 2) -> str:
+        """The error: one line, and nothing on stdout."""
+        self.capsys.readouterr()
+        out, err = self._ran(arguments, code)
+        assert not out, "nothing was printed, so nothing was measured"
+        assert err.count("\n") == 1 and err.startswith("roofline: error: ") and len(err) < 1500, err
+        return err
+
+    def _ran(self, arguments: Sequence[str], code: int) -> tuple[str, str]:
+        from roofline.cli import main
+
+        assert main(arguments) == code
+        return self.capsys.readouterr()
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """A CPU with round numbers, and ceilings, roofs and measurements for tests to build on. Any field can be given."""
 
-from __future__ import annotations
-
+import json
+from pathlib import Path
 from typing import Any
 
 from roofline.machine import Ceiling, Machine
@@ -11,6 +11,9 @@ from roofline.results import Bracket, Measurement
 
 CACHES = {"threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
 Values = float | tuple[float, ...]
+# config.json files by preset: what the fields say of those with a published total, copies of the files (transformer.presets.SOURCES
+# says where) of the others, without names of classes, tokens and factors of rotation.
+CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "configs.json").read_text(encoding="utf-8"))
 
 
 def around(value: float) -> tuple[float, ...]:

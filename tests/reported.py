@@ -1,7 +1,5 @@
 """Devices that are not there: only what they report of themselves, and kernels that Python declares."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What objects and pictures show, for tests to look at."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """What a measurement advises: every gain worked out on paper from the numbers that are made up here."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

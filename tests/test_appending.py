@@ -1,7 +1,5 @@
 """Results files that several processes append to, and files that are not ours: nothing in them is lost."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The dependency picture of docs/architecture.md, executable: an arrow that points up fails here and names both files."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

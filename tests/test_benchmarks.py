@@ -1,7 +1,5 @@
 """The programs of benchmarks/ start: what each does has tests of its own, or is too long for one."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ceilings: a machine is made of measured problems, each one checked, and never faster than its clock allows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The census of a model: kernels worked out on paper, sums that must be the estimate's, measured times, files and the command."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io
@@ -244,12 +242,7 @@ def test_results_of_another_kind_of_device() -> None:
 # -- files and the command ----------------------------------------------------------------------------------------------------
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["census", *arguments]) == 0
-    return capsys.readouterr().out
-
-
-def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str], tmp_path: Path, schema: Any) -> None:
+def test_json_fits_its_schema(cli: Any, tmp_path: Path, schema: Any) -> None:
     check = schema("census")
     append_to(tmp_path / "results.jsonl", measured(of("rms_norm", rows=1, columns=4096), 1e-6))
     cpu().save(tmp_path / "machine.json")
@@ -262,45 +255,44 @@ def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str], tmp_path: Path
         ["Llama-3-8B", "--phase", "training", "--seq-q", "64"],
         ["Llama-3-8B", *here],
     ):
-        found = json.loads(printed(capsys, *more, "--json"))
+        found = json.loads(cli.out(["census", *more, "--json"]))
         check.validate(found)
     norms = [k for p in found["phases"] for k in p["kernels"] if k["measured"]]
     assert {k["name"] for k in norms} == {"norm"}
 
 
-def test_csv_and_markdown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_csv_and_markdown(cli: Any, tmp_path: Path) -> None:
     given = ["Llama-3-8B", "--machine", "H100 SXM", "--batch", "1,8", "--seq-len", "512"]
-    rows = list(csv.DictReader(io.StringIO(printed(capsys, *given, "--format", "csv"))))
+    rows = list(csv.DictReader(io.StringIO(cli.out(["census", *given, "--format", "csv"]))))
     assert {(row["phase"], row["phase_batch"]) for row in rows} == {(p, b) for p in ("prefill", "decode") for b in ("1", "8")}
     made = census_of(preset("Llama-3-8B"), Decode(batch=8, seq_kv=512), Machine.from_datasheet("H100 SXM"))
     own = [row for row in rows if (row["phase"], row["phase_batch"]) == ("decode", "8")]
     assert sum(int(row["count"]) * int(row["flops"]) for row in own) == sum(e.count * e.flops for e in made.entries)
     (head,) = (row for row in own if row["kernel"] == "lm_head")
     assert (head["rows"], head["columns"], head["inner"], head["bound"]) == ("8", "128256", "4096", "HBM")
-    text = printed(capsys, *given, "--format", "markdown", "-o", str(tmp_path / "census.md"))
+    text = cli.out(["census", *given, "--format", "markdown", "-o", str(tmp_path / "census.md")])
     assert text.count("| kernel | runs | batch | M | N | K |") == 4
     assert (tmp_path / "census.md").read_text(encoding="utf-8") == f"{text}\n<!-- written by roofline census -->\n"
-    assert main(["census", *given, "--quiet", "-o", str(tmp_path / "census.csv")]) == 0
-    assert not capsys.readouterr().out
+    assert not cli.out(["census", *given, "--quiet", "-o", str(tmp_path / "census.csv")])
     assert (tmp_path / "census.csv").read_text(encoding="utf-8").startswith("config,machine,phase,")
     assert main(["census", *given, "--quiet", "-o", str(tmp_path / "census.json")]) == 0
     assert json.loads((tmp_path / "census.json").read_text(encoding="utf-8"))["kind"] == "census"
 
 
-def test_table(capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, "DeepSeek-R1-NVFP4", "--machine", "GB200", "--phase", "decode", "--batch", "128")
+def test_table(cli: Any) -> None:
+    out = cli.out(["census", "DeepSeek-R1-NVFP4", "--machine", "GB200", "--phase", "decode", "--batch", "128"])
     for said in ("attention: q·cᵀ", "experts: gate", "ridge", "attainable", "note: experts:", "NVFP4, decode: batch 128"):
         assert said in out
-    plain = printed(capsys, "7B")
+    plain = cli.out(["census", "7B"])
     assert "ridge" not in plain
     assert "prefill" in plain
 
 
-def test_fields_of_several_phases(capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(printed(capsys, "7B", "--seq-q", "100", "--seq-kv", "300", "--json"))
+def test_fields_of_several_phases(cli: Any) -> None:
+    found = json.loads(cli.out(["census", "7B", "--seq-q", "100", "--seq-kv", "300", "--json"]))
     prefill, decode = (each["phase"] for each in found["phases"])
     assert (prefill["seq_q"], prefill["seq_kv"], decode["seq_q"], decode["seq_kv"]) == (100, 100, 1, 300)
-    (alone,) = json.loads(printed(capsys, "7B", "--phase", "prefill", "--seq-q", "100", "--seq-kv", "300", "--json"))["phases"]
+    (alone,) = json.loads(cli.out(["census", "7B", "--phase", "prefill", "--seq-q", "100", "--seq-kv", "300", "--json"]))["phases"]
     assert (alone["phase"]["seq_q"], alone["phase"]["seq_kv"]) == (100, 300)
 
 
@@ -327,9 +319,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "said"), BAD, ids=[" ".join(a)[:40] for a, _ in BAD])
-def test_bad_input_is_one_line(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input_is_one_line(arguments: list[str], said: str, cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     machine = on_paper()
     machine.save("PAPER.json")
@@ -339,12 +329,8 @@ def test_bad_input_is_one_line(
     memory = tuple(c for c in machine.ceilings if c.kind == "bandwidth")
     dataclasses.replace(machine, ceilings=(*memory, only_int8)).save("INT8.json")
     append_to("RESULTS.jsonl", measured(of("rms_norm"), 1e-6))
-    assert main(["census", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert not out
-    assert err.count("\n") == 1 and err.startswith("roofline: error: "), err
-    assert said in err
-    assert len(err) < 400, err
+    err = cli.refused(["census", *arguments])
+    assert said in err and len(err) < 400, err
 
 
 def test_reprs() -> None:

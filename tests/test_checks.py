@@ -1,7 +1,5 @@
 """Checks: passes, failures, calls that check nothing, and the table they make."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 

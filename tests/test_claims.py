@@ -1,7 +1,5 @@
 """Claims: every call gives what is written beside it, figures agree with their test data, pages say what their code prints."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io
@@ -149,28 +147,22 @@ def test_unknown_names() -> None:
     assert {claim.document for claim in list_claims("gb200")} == {"GB200 Roofline Analysis"}
 
 
-def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str], schema: Any, closed: Any) -> None:
+def test_json_fits_its_schema(cli: Any, schema: Any, closed: Any) -> None:
     check = schema("claims")
-    assert main(["claims", "--json"]) == 0
-    written = json.loads(capsys.readouterr().out)
+    written = json.loads(cli.out(["claims", "--json"]))
     assert written == json.loads(json.dumps(to_dict(list_claims())))
     closed(check, written, written, written["claims"][0])
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["claims"]) == 0
-    out = capsys.readouterr().out
+def test_the_command(cli: Any) -> None:
+    out = cli.out(["claims"])
     assert all(claim.id in out for claim in CLAIMS.values())
-    assert main(["claims", "--wrong", "--document", "notebook"]) == 2
-    assert "no text has 'notebook'" in capsys.readouterr().err
-    assert main(["claims", "--wrong"]) == 0
-    out = capsys.readouterr().out
+    assert "no text has 'notebook'" in cli.refused(["claims", "--wrong", "--document", "notebook"])
+    out = cli.out(["claims", "--wrong"])
     assert "ridge-a100-fp16" not in out
     assert f"{sum(not claim.holds for claim in CLAIMS.values())} do not hold" in out
-    assert main(["claims", "q-b-proj"]) == 0
-    assert CLAIMS["q-b-proj"].line in capsys.readouterr().out
-    assert main(["claims", "naive-and-fused-8192"]) == 0
-    assert f"follows: {SAYS['follows']}" in capsys.readouterr().out
+    assert CLAIMS["q-b-proj"].line in cli.out(["claims", "q-b-proj"])
+    assert f"follows: {SAYS['follows']}" in cli.out(["claims", "naive-and-fused-8192"])
     assert main(["claims", "q-b-proj", "--wrong"]) == 2
     assert main(["claims", "nothing"]) == 2
 

@@ -1,7 +1,5 @@
 """The command line: output, exit codes, errors in one line, files that survive interruptions."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -10,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from example import bandwidth, fma
@@ -68,17 +67,15 @@ def one_line(err: str) -> str:
 @pytest.mark.parametrize(
     "arguments", [[], ["--help"], ["report", "--help"], ["run", "--help"], ["run", "attention", "--help"], ["explain", "--help"]]
 )
-def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 0
-    assert "usage: roofline" in capsys.readouterr().out
+def test_help(arguments: list[str], cli: Any) -> None:
+    assert "usage: roofline" in cli.out(arguments)
 
 
-def test_help_of_an_operator_comes_from_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_an_operator_comes_from_its_fields(cli: Any) -> None:
     from roofline.operators import OPERATORS
 
     for name, cls in OPERATORS.items():
-        assert main(["run", name, "--help"]) == 0
-        out = capsys.readouterr().out
+        out = cli.out(["run", name, "--help"])
         for field in cls.field_names():
             assert f"--{field.replace('_', '-')} " in out, (name, field)
         assert cls.summary in out
@@ -145,11 +142,8 @@ def test_help_is_quick() -> None:
         (["sweep", "relu", "-o", "/"], "cannot write"),
     ],
 )
-def test_bad_input_is_one_line_and_code_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == "", "nothing was printed, so nothing was measured"
-    assert said in one_line(captured.err)
+def test_bad_input_is_one_line_and_code_2(arguments: list[str], said: str, cli: Any) -> None:
+    assert said in cli.refused(arguments)
 
 
 def test_verbose_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,23 +171,20 @@ def test_a_module_that_does_not_load_is_code_3(tmp_path: Path) -> None:
     assert (module["state"], "pip install" in module["cure"]) == ("missing", True)
 
 
-def test_a_kernel_that_is_not_there_is_code_3_and_a_result(capsys: pytest.CaptureFixture[str], ceilings: str) -> None:
-    assert main(["run", "convert", "--elements", "8", "--dtype", "int8", "--json", "--machine", ceilings, *FAST]) == 3
-    record = json.loads(capsys.readouterr().out)
+def test_a_kernel_that_is_not_there_is_code_3_and_a_result(cli: Any, ceilings: str) -> None:
+    record = json.loads(
+        cli.out(["run", "convert", "--elements", "8", "--dtype", "int8", "--json", "--machine", ceilings, *FAST], code=3)
+    )
     assert record["status"] == "unsupported"
     assert record["reason"]
 
 
-def test_devices_version_and_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+def test_devices_version_and_doctor(cli: Any) -> None:
     for flags in (["--list-devices"], ["run", "--list-devices"], ["run", "relu", "--list-devices"]):
-        assert main(flags) == 0
-        assert "cpu" in capsys.readouterr().out
-        assert main([*flags, "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)[0]["name"] == "cpu"
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("roofline ")
-    assert main(["doctor"]) == 0
-    out = capsys.readouterr().out
+        assert "cpu" in cli.out(flags)
+        assert json.loads(cli.out([*flags, "--json"]))[0]["name"] == "cpu"
+    assert cli.out(["--version"]).startswith("roofline ")
+    out = cli.out(["doctor"])
     assert "compiled module" in out
     assert "\x1b" not in out, "no colours where stdout is no terminal"
 
@@ -201,58 +192,51 @@ def test_devices_version_and_doctor(capsys: pytest.CaptureFixture[str]) -> None:
 # -- one problem ----------------------------------------------------------------------------------------------------------
 
 
-def test_run_prints_a_table_or_json(capsys: pytest.CaptureFixture[str], ceilings: str, tmp_path: Path) -> None:
+def test_run_prints_a_table_or_json(capsys: pytest.CaptureFixture[str], cli: Any, ceilings: str, tmp_path: Path) -> None:
     out = str(tmp_path / "r.jsonl")
     problem = ["run", "softmax", "--rows", "16", "--columns", "64", "--machine", ceilings, *FAST]
     assert main([*problem, "-o", out]) == 0
     captured = capsys.readouterr()
     assert "rows=16 columns=64 fp32" in captured.out
     assert captured.err == ""
-    assert main([*problem, "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
+    record = json.loads(cli.out([*problem, "--json"]))
     assert record["problem"]["rows"] == 16
     assert record["samples_s"]
     assert len(Results.load(out)) == 1
-    assert main([*problem, "-o", out, "--quiet"]) == 0
-    assert capsys.readouterr().out == ""
+    assert cli.out([*problem, "-o", out, "--quiet"]) == ""
     assert len(Path(out).read_text().splitlines()) == 2
 
 
-def test_once_launches_without_a_clock(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "attention", "--seq-len", "32", "--causal", "--once", "--device", "cpu"]) == 0
-    assert "launched once" in capsys.readouterr().out
+def test_once_launches_without_a_clock(cli: Any) -> None:
+    assert "launched once" in cli.out(["run", "attention", "--seq-len", "32", "--causal", "--once", "--device", "cpu"])
 
 
 @pytest.mark.parametrize(
     "arguments", [["run", "attention", "--seq-len", "32"], ["sweep", "attention", "--seq-len", "32,64"], ["explain", "attention"]]
 )
-def test_describe_says_it_in_english(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*arguments, "--describe"]) == 0
-    out = capsys.readouterr().out
+def test_describe_says_it_in_english(arguments: list[str], cli: Any) -> None:
+    out = cli.out([*arguments, "--describe"])
     assert "three passes" in out
     assert "2 · batch · heads · seq_q · seq_kv · head_dim" in out
 
 
-def test_describe_ceilings(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["measure", "--describe", "--quick", "--device", "cpu", "-o", "/no/such/folder/m.json"]) == 0
-    out = capsys.readouterr().out
+def test_describe_ceilings(cli: Any) -> None:
+    out = cli.out(["measure", "--describe", "--quick", "--device", "cpu", "-o", "/no/such/folder/m.json"])
     assert "DRAM read: read bandwidth over arrays that no cache holds" in out
     assert "Memory: " in out and "see --arena" in out
-    assert main(["report", "--describe", "--device", "cpu"]) == 0
-    assert "layer_norm" in capsys.readouterr().out
+    assert "layer_norm" in cli.out(["report", "--describe", "--device", "cpu"])
 
 
 # -- sweeps ---------------------------------------------------------------------------------------------------------------
 
 
-def test_sweep_takes_lists_and_explain_reads_its_file(capsys: pytest.CaptureFixture[str], ceilings: str, tmp_path: Path) -> None:
+def test_sweep_takes_lists_and_explain_reads_its_file(cli: Any, ceilings: str, tmp_path: Path) -> None:
     out = str(tmp_path / "s.jsonl")
     sweep = [
         "sweep", "attention", "--seq-len", "8,16", "--causal", "true,false", "--variant", "naive,tiled", "--heads", "1",
         "--machine", ceilings,
     ]  # fmt: skip
-    assert main([*sweep, *FAST, "-o", out]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli.out([*sweep, *FAST, "-o", out]).splitlines()
     assert lines[0].startswith("operator")
     assert len([line for line in lines if line.startswith("attention ")]) == 8
     found = Results.load(out)
@@ -262,23 +246,23 @@ def test_sweep_takes_lists_and_explain_reads_its_file(capsys: pytest.CaptureFixt
         (8, False, "naive"),
     ]
 
-    assert main(["explain", out]) == 0
-    assert found[3].key[:12] in capsys.readouterr().out
+    assert found[3].key[:12] in cli.out(["explain", out])
     for chosen in ("4", found[3].key[:16]):
-        assert main(["explain", out, chosen, "--machine", ceilings]) == 0
-        text = capsys.readouterr().out
+        text = cli.out(["explain", out, chosen, "--machine", ceilings])
         assert "attention tiled: heads=1 seq_len=8" in text
         assert "Ceilings of Example CPU" in text
-    assert main(["explain", out, "4", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["measurement"]["key"] == found[3].key
+    assert json.loads(cli.out(["explain", out, "4", "--json"]))["measurement"]["key"] == found[3].key
     for absent in ("0", "9", "zzz"):
-        assert main(["explain", out, absent]) == 2
-        assert "has no point" in one_line(capsys.readouterr().err)
+        assert "has no point" in cli.refused(["explain", out, absent])
 
 
-def test_sweep_writes_json_lines(capsys: pytest.CaptureFixture[str], ceilings: str) -> None:
-    assert main(["sweep", "convert", "--elements", "8,16", "--dtype", "int8", "--json", "--machine", ceilings, *FAST]) == 3
-    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+def test_sweep_writes_json_lines(cli: Any, ceilings: str) -> None:
+    records = [
+        json.loads(line)
+        for line in cli.out(
+            ["sweep", "convert", "--elements", "8,16", "--dtype", "int8", "--json", "--machine", ceilings, *FAST], code=3
+        ).splitlines()
+    ]
     assert [(r["problem"]["elements"], r["status"]) for r in records] == [(8, "unsupported"), (16, "unsupported")]
 
 
@@ -340,12 +324,11 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, ceilings: str) -> N
         (b'{"schema_version": 4, "kind": "machines", "machines": []}', "holds no machine"),
     ],
 )
-def test_damaged_machine_files(content: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_machine_files(content: bytes, said: str, tmp_path: Path, cli: Any) -> None:
     path = tmp_path / "machine.json"
     path.write_bytes(content)
     for arguments in (["plot", str(path)], ["run", "relu", "--machine", str(path)], ["report", "--from", str(tmp_path)]):
-        assert main(arguments) == 2
-        assert said in one_line(capsys.readouterr().err)
+        assert said in cli.refused(arguments)
 
 
 @pytest.mark.parametrize(
@@ -357,21 +340,18 @@ def test_damaged_machine_files(content: bytes, said: str, tmp_path: Path, capsys
         (b"# my notes\n\n", "is not valid JSON"),
     ],
 )
-def test_a_damaged_results_file_is_not_appended_to(
-    content: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_results_file_is_not_appended_to(content: bytes, said: str, tmp_path: Path, cli: Any) -> None:
     path = tmp_path / "r.jsonl"
     path.write_bytes(content)
     for arguments in (["sweep", "relu", "-o", str(path)], ["run", "relu", "-o", str(path)], ["explain", str(path)]):
-        assert main(arguments) == 2
-        assert said in one_line(capsys.readouterr().err)
+        assert said in cli.refused(arguments)
     assert path.read_bytes() == content
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_fails_in_one_line(capsys: pytest.CaptureFixture[str], ceilings: str) -> None:
-    assert main(["run", "convert", "--elements", "8", "--dtype", "int8", "-o", "/dev/full", "--machine", ceilings, *FAST]) == 1
-    assert "No space left" in one_line(capsys.readouterr().err)
+def test_a_full_disk_fails_in_one_line(cli: Any, ceilings: str) -> None:
+    run = ["run", "convert", "--elements", "8", "--dtype", "int8", "-o", "/dev/full", "--machine", ceilings, *FAST]
+    assert "No space left" in cli.refused(run, code=1)
     with open("/dev/full", "w") as full:
         done = subprocess.run(**command("--help"), stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
     assert done.returncode == 1
@@ -476,17 +456,14 @@ def test_colour_only_where_it_is_wanted(no_color: bool, monkeypatch: pytest.Monk
 # -- pictures and reports -------------------------------------------------------------------------------------------------
 
 
-def test_plot_draws_from_saved_files(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
+def test_plot_draws_from_saved_files(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], cli: Any) -> None:
     assert main(["plot", ceilings, "-o", str(tmp_path / "folder")]) == 0
     assert sorted(f.name for f in (tmp_path / "folder").iterdir()) == ["roofline.csv", "roofline.png", "roofline.svg"]
     assert main(["plot", ceilings, "-o", str(tmp_path / "one.svg")]) == 0
     assert (tmp_path / "one.svg").read_text().startswith("<?xml")
     capsys.readouterr()
-    assert main(["plot", ceilings, "--json"]) == 0
-    assert any(record["element"] == "memory_roof" for record in json.loads(capsys.readouterr().out))
-    assert main(["plot", ceilings, "-o", str(tmp_path / "one.pdf")]) == 2
-    assert "cannot write a .pdf file" in one_line(capsys.readouterr().err)
+    assert any(record["element"] == "memory_roof" for record in json.loads(cli.out(["plot", ceilings, "--json"])))
+    assert "cannot write a .pdf file" in cli.refused(["plot", ceilings, "-o", str(tmp_path / "one.pdf")])
 
 
 def test_report_measures_shows_and_renders_again(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -502,12 +479,11 @@ def test_report_measures_shows_and_renders_again(ceilings: str, tmp_path: Path, 
     assert (out / "report.md").read_text() == text
 
 
-def test_a_machine_of_another_device_is_refused(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_machine_of_another_device_is_refused(ceilings: str, tmp_path: Path, cli: Any) -> None:
     other = tmp_path / "machine.json"
     other.write_text(Path(ceilings).read_text().replace('"device": "cpu"', '"device": "cuda:0"'))
     for arguments in (["run", "relu"], ["sweep", "relu"], ["explain", "relu"], ["report", "-o", str(tmp_path / "r")]):
-        assert main([*arguments, "--machine", str(other), "--device", "cpu"]) == 2
-        assert "has no device 'cpu'" in one_line(capsys.readouterr().err)
+        assert "has no device 'cpu'" in cli.refused([*arguments, "--machine", str(other), "--device", "cpu"])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

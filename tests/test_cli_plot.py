@@ -1,7 +1,5 @@
 """`roofline plot` and `roofline census --plot`: pictures by name, with the flags of their functions."""
 
-from __future__ import annotations
-
 import csv
 import inspect
 import json
@@ -12,7 +10,6 @@ from typing import Any
 import pytest
 from example import bandwidth, fma, measurement
 
-pytest.importorskip("rich", reason="the command line needs rich")
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
 
 from matplotlib import pyplot as plt
@@ -52,20 +49,12 @@ def saved(tmp_path: Path) -> Path:
     return folder
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> str:
-    captured = capsys.readouterr()
-    assert captured.out == "" and len(captured.err.strip().splitlines()) == 1
-    return captured.err
-
-
-def test_help_lists_every_picture_and_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plot", "--help"]) == 0
-    shown = capsys.readouterr().out
+def test_help_lists_every_picture_and_its_flags(cli: Any) -> None:
+    shown = cli.out(["plot", "--help"])
     for name, picture in PICTURES.items():
         assert any(line.split() == [name.replace("_", "-"), *picture.about.split()] for line in shown.splitlines()), name
     for name in ("decode_heatmap", "roofline", "sweep_map"):
-        assert main(["plot", name.replace("_", "-"), "--help"]) == 0
-        shown = capsys.readouterr().out
+        shown = cli.out(["plot", name.replace("_", "-"), "--help"])
         for parameter in inspect.signature(PICTURES[name]).parameters.values():
             flag = flag_of(parameter.name) if parameter.annotation != "bool" else f"--no-{parameter.name.replace('_', '-')}"
             assert parameter.name == "ax" or flag in shown, (name, flag)
@@ -80,16 +69,17 @@ def test_help_lists_every_picture_and_its_flags(capsys: pytest.CaptureFixture[st
     ["collectives", "--machine", "8xH100"], ["sweep-lines", "--work", "matmul", "--axes", "rows=1:64", *H100],
     ["batch-path", "Llama-3-8B", *H100, "--batch", "1:64", "--theme", "dark"], ["compute-ceilings", "7B", *H100, "--launch", "2us"],
 ])  # fmt: skip
-def test_the_command_draws_what_the_function_does(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_draws_what_the_function_does(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], cli: Any
+) -> None:
     if "--launch" in arguments:  # compute_ceilings predicts nothing
-        assert main(["plot", *arguments]) == 2 and "unrecognized arguments: --launch" in said(capsys)
+        assert "unrecognized arguments: --launch" in cli.refused(["plot", *arguments])
         return
     assert main(["plot", *arguments, "-o", str(tmp_path / "out")]) == 0
     stem = arguments[0].replace("-", "_")
     assert sorted(f.name for f in (tmp_path / "out").iterdir()) == [f"{stem}.csv", f"{stem}.png", f"{stem}.svg"]
     assert capsys.readouterr().out.count("wrote ") == 3
-    assert main(["plot", *arguments, "--json"]) == 0
-    records = json.loads(capsys.readouterr().out)
+    records = json.loads(cli.out(["plot", *arguments, "--json"]))
     with open(tmp_path / "out" / f"{stem}.csv", newline="", encoding="utf-8") as file:
         assert len(list(csv.DictReader(file))) == len(records) > 2
 
@@ -102,7 +92,7 @@ def test_flags_are_keywords(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(joined(wanted)))
 
 
-def test_a_report_draws_all_that_it_holds(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_draws_all_that_it_holds(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], cli: Any) -> None:
     assert main(["plot", str(saved)]) == 0
     assert {f.stem for f in saved.iterdir() if f.suffix == ".svg"} == {"roofline", "size_curve", "latency"}
     assert "matmul library" in (saved / "roofline.csv").read_text(), "results lie beside the machine"
@@ -112,8 +102,7 @@ def test_a_report_draws_all_that_it_holds(saved: Path, tmp_path: Path, capsys: p
     assert main(["plot", "predicted-measured", str(saved), "-o", str(tmp_path / "p.png"), "--quiet"]) == 0
     assert main(["plot", "sweep-lines", str(saved), "--machine", str(saved), "--x", "rows", "-o", str(tmp_path / "s.svg")]) == 0
     capsys.readouterr()
-    assert main(["plot", "latency", str(saved), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(plot.latency.data(saved)))
+    assert json.loads(cli.out(["plot", "latency", str(saved), "--json"])) == json.loads(json.dumps(plot.latency.data(saved)))
 
 
 @pytest.mark.parametrize(
@@ -147,15 +136,14 @@ def test_a_report_draws_all_that_it_holds(saved: Path, tmp_path: Path, capsys: p
     ],
 )
 def test_bad_input_is_one_line_and_code_2(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], words: str, cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["plot", *arguments]) == 2
-    assert words in said(capsys)
+    assert words in cli.refused(["plot", *arguments])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_census_draws_its_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_census_draws_its_kernels(tmp_path: Path, cli: Any) -> None:
     picture = tmp_path / "kernels.svg"
     command = ["census", "Llama-3-8B", "--batch", "1,64", "--quiet"]
     assert main([*command, *H100, "--plot", str(picture)]) == 0
@@ -163,11 +151,8 @@ def test_census_draws_its_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[
     with open(tmp_path / "kernels.csv", newline="", encoding="utf-8") as file:
         dots = [row for row in csv.DictReader(file) if row["element"] == "dot"]
     assert len({row["phase"] for row in dots}) == 4 and {"gate and up", "lm_head"} <= {row["label"] for row in dots}
-    capsys.readouterr()
-    assert main([*command, "--plot", str(picture)]) == 2
-    assert "--plot needs --machine" in said(capsys)
-    assert main([*command, *H100, "--plot", str(tmp_path / "kernels.pdf")]) == 2
-    assert "cannot write a .pdf file; use .svg, .png" in said(capsys)
+    assert "--plot needs --machine" in cli.refused([*command, "--plot", str(picture)])
+    assert "cannot write a .pdf file; use .svg, .png" in cli.refused([*command, *H100, "--plot", str(tmp_path / "kernels.pdf")])
 
 
 def test_the_page_names_every_picture_with_a_call_that_runs(saved: Path) -> None:

@@ -1,44 +1,33 @@
 """`roofline predict`: what it prints, its JSON, and errors in one line. It needs no compiled module and no machine."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from example import CONFIGS
 
-from roofline.cli import main
 from roofline.machine import Machine
 
-LLAMA = {
-    "model_type": "llama", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
-    "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256, "torch_dtype": "bfloat16",
-    "tie_word_embeddings": False, "rope_theta": 500000.0, "max_position_embeddings": 8192,
-}  # fmt: skip
 
-
-def predicted(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert main(["predict", *arguments, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+def predicted(cli: Any, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cli.out(["predict", *arguments, "--json"]))
     return found
 
 
-def test_llama_on_h100(capsys: pytest.CaptureFixture[str]) -> None:
+def test_llama_on_h100(cli: Any) -> None:
     """The numbers that everyone works out by hand: 4.247 ms without and 4.561 ms with the head."""
     given = ["Llama-3-8B", "--machine", "H100", "--phase", "decode", "--batch", "1", "--seq-kv", "2048"]
-    rough = predicted(capsys, *given, "--counting", "weights-and-kv", "--no-lm-head")
+    rough = predicted(cli, *given, "--counting", "weights-and-kv", "--no-lm-head")
     assert f"{rough['tpot_s'] * 1e3:.3f}" == "4.247"
-    assert f"{predicted(capsys, *given, '--counting', 'weights-and-kv')['tpot_s'] * 1e3:.3f}" == "4.561"
-    assert main(["predict", *given]) == 0
-    out = capsys.readouterr().out
+    assert f"{predicted(cli, *given, '--counting', 'weights-and-kv')['tpot_s'] * 1e3:.3f}" == "4.561"
+    out = cli.out(["predict", *given])
     for said in ("TPOT", "lm_head", "Counted:", "HBM read 3.35 TB/s", "the largest batch that fits is", "not sharded", "bound by"):
         assert said in out
-    assert main(["predict", *given, "--no-lm-head"]) == 0
-    assert "no lm_head" in capsys.readouterr().out
+    assert "no lm_head" in cli.out(["predict", *given, "--no-lm-head"])
 
 
-def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str], schema: Any) -> None:
+def test_json_fits_its_schema(cli: Any, schema: Any) -> None:
     check = schema("prediction")
     for more in (
         ["--phase", "prefill", "--seq-len", "300", "--chunk", "128", "--advice", "--against", "H200"],
@@ -46,28 +35,28 @@ def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str], schema: Any) -
         ["--phase", "mixed", "--batch", "8", "--kv", "fp8_e4m3", "--weights", "int8", "--activations", "int8"],
         ["--phase", "training", "--seq-q", "64", "--recompute", "full", "--ignore-memory", "--no-master"],
     ):
-        check.validate(predicted(capsys, "Llama-3-8B", "--machine", "H100", *more))
-    spread = predicted(capsys, "DeepSeek-V3", "--machine", "H200", "--ep", "16", "--batch", "256", "--advice")
+        check.validate(predicted(cli, "Llama-3-8B", "--machine", "H100", *more))
+    spread = predicted(cli, "DeepSeek-V3", "--machine", "H200", "--ep", "16", "--batch", "256", "--advice")
     check.validate(spread)
     assert (spread["options"]["ep"], spread["phase"]["batch"]) == (16, 256)
 
 
-def test_config_and_machine_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+def test_config_and_machine_files(tmp_path: Path, cli: Any) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["Llama-3-8B"]))
     machine = Machine.from_datasheet("H100 SXM")
     machine.save(tmp_path / "machine.json")
-    by_name = predicted(capsys, "Llama-3-8B", "--machine", "H100")
+    by_name = predicted(cli, "Llama-3-8B", "--machine", "H100")
     for config in (tmp_path, tmp_path / "config.json"):
         for where in (tmp_path, tmp_path / "machine.json"):
-            assert predicted(capsys, str(config), "--machine", str(where))["time_s"] == by_name["time_s"]
+            assert predicted(cli, str(config), "--machine", str(where))["time_s"] == by_name["time_s"]
 
 
-def test_dtypes_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_dtypes_each(cli: Any) -> None:
     """Weights, activations and cache are chosen apart from each other."""
     given = ["Llama-3-8B", "--machine", "H100", "--batch", "4"]
 
     def moved(*more: str) -> tuple[int, int]:
-        parts = predicted(capsys, *given, *more)["parts"]
+        parts = predicted(cli, *given, *more)["parts"]
         return sum(p["weights_bytes"] for p in parts if p["name"] != "lm_head"), sum(p["cached_bytes"] for p in parts)
 
     weights, cache = moved()
@@ -75,7 +64,7 @@ def test_dtypes_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert moved("--weights", "int4") == (weights * 4.125 / 16, cache)
     assert moved("--kv", "fp8_e4m3") == (weights, cache // 2)
     assert moved("--dtype", "fp32") == (2 * weights, 2 * cache)
-    problems = predicted(capsys, *given, "--weights", "int8", "--activations", "int8")["parts"]
+    problems = predicted(cli, *given, "--weights", "int8", "--activations", "int8")["parts"]
     assert {p["problem"]["dtype"] for p in problems if p["name"] in ("down", "q, k and v")} == {"int8"}
 
 
@@ -101,16 +90,8 @@ BAD = [
 ]
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    machine = [] if "--machine" in arguments else ["--machine", "H100"]
-    assert main(["predict", *arguments, *machine]) == 2
-    out, err = capsys.readouterr()
-    assert not out
-    assert err.count("\n") == 1 and err.startswith("roofline: error: "), err
-    assert len(err) < 400, err
-    return err
-
-
 @pytest.mark.parametrize(("arguments", "said"), BAD, ids=[" ".join(a) for a, _ in BAD])
-def test_bad_input_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said in refused(arguments, capsys)
+def test_bad_input_is_one_line(arguments: list[str], said: str, cli: Any) -> None:
+    machine = [] if "--machine" in arguments else ["--machine", "H100"]
+    err = cli.refused(["predict", *arguments, *machine])
+    assert said in err and len(err) < 400, err

@@ -1,7 +1,5 @@
 """The clock of a compute probe: read in its own loop."""
 
-from __future__ import annotations
-
 import pytest
 
 from roofline.measurement import Policy, open_device

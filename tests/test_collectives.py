@@ -1,7 +1,5 @@
 """Collectives as measured problems: their roof is the link to the other ranks. No GPU is asked for."""
 
-from __future__ import annotations
-
 import pytest
 from reported import Reported
 
@@ -43,9 +41,7 @@ def test_rates_take_the_link_that_stood_around_the_problem() -> None:
 
 
 @pytest.mark.parametrize(("gpus", "links"), [(1, 0), (2, 1), (8, 1)])
-def test_the_link_is_asked_for_where_there_are_several_gpus(
-    monkeypatch: pytest.MonkeyPatch, gpus: int, links: int
-) -> None:
+def test_the_link_is_asked_for_where_there_are_several_gpus(monkeypatch: pytest.MonkeyPatch, gpus: int, links: int) -> None:
     listed = [{"name": f"cuda:{i}", "missing": "", "summary": ""} for i in range(gpus)]
     listed.append({"name": "cpu", "missing": "", "summary": ""})
     monkeypatch.setattr("roofline.measurement.devices.list_devices", lambda: listed)

@@ -1,7 +1,5 @@
 """benchmarks/compare_cpu with rivals of our own making: the protocol, the turns, what is judged and what is not, and one run."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Comparisons: no change where there is none, changes where they are, modes, brackets, claims, and files that do not fit."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json
@@ -19,7 +17,6 @@ from shown import pretty
 
 import roofline
 from roofline import compare
-from roofline.cli import main
 from roofline.comparison import Comparison, Pair
 from roofline.comparison.numbers import (
     FASTER,
@@ -495,15 +492,14 @@ def test_folders_and_files(saved: Path) -> None:
         (b'{"schema_version": 4, "kind": "comparison"}', "has kind 'comparison', not 'machines'"),
     ],
 )
-def test_files_that_do_not_fit(content: bytes | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_do_not_fit(content: bytes | None, words: str, tmp_path: Path, cli: Any) -> None:
     good, bad = tmp_path / "machine.json", tmp_path / "x.json"
     machine().save(good)
     if content is not None:
         bad.write_bytes(content)
     with pytest.raises(Error, match=words):
         compare(good, bad)
-    assert main(["compare", str(good), str(bad)]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert cli.refused(["compare", str(good), str(bad)])
 
 
 def test_sides_that_do_not_fit(saved: Path, tmp_path: Path) -> None:
@@ -525,21 +521,18 @@ def test_sides_that_do_not_fit(saved: Path, tmp_path: Path) -> None:
 # -- the command --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_command(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(saved: Path, cli: Any) -> None:
     a, b = str(saved / "a"), str(saved / "b")
-    assert main(["compare", a, b]) == 0
-    shown = capsys.readouterr().out
+    shown = cli.out(["compare", a, b])
     for words in ("DRAM read, 2 threads", "faster", "no significant change", "rows were compared with 95 % intervals"):
         assert words in shown
-    assert main(["compare", a, b, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(compare(a, b).to_dict()))
+    assert json.loads(cli.out(["compare", a, b, "--json"])) == json.loads(json.dumps(compare(a, b).to_dict()))
 
 
 @pytest.mark.parametrize("suffix", [".json", ".csv", ".md"])
-def test_the_command_writes_files(suffix: str, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_files(suffix: str, saved: Path, cli: Any) -> None:
     out = saved / f"comparison{suffix}"
-    assert main(["compare", str(saved / "a"), str(saved / "b"), "-o", str(out)]) == 0
-    assert f"saved in {out}" in capsys.readouterr().out
+    assert f"saved in {out}" in cli.out(["compare", str(saved / "a"), str(saved / "b"), "-o", str(out)])
     text = out.read_text(encoding="utf-8")
     assert str(saved) not in text
     if suffix == ".json":
@@ -559,14 +552,14 @@ def test_the_command_with_a_datasheet(tmp_path: Path) -> None:
     assert "93." in done.stdout and "not measured" in done.stdout and "(unverified)" in done.stdout
 
 
-def test_two_datasheets_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", "A100", "H100"]) == 0
-    shown = capsys.readouterr().out
+def test_two_datasheets_by_name(cli: Any) -> None:
+    shown = cli.out(["compare", "A100", "H100"])
     # 989.4 over 312 TFLOP/s and 3350 over 2039 GB/s, as the vendor states them; no interval, since nothing was sampled.
     assert "A: NVIDIA A100 SXM 80GB" in shown and "3.17" in shown and "1.64" in shown and "95 %" not in shown
-    assert roofline.compare("A100", "H100").to_records() == roofline.compare(
-        roofline.Machine.from_datasheet("A100"), roofline.Machine.from_datasheet("H100")
-    ).to_records()
+    assert (
+        roofline.compare("A100", "H100").to_records()
+        == roofline.compare(roofline.Machine.from_datasheet("A100"), roofline.Machine.from_datasheet("H100")).to_records()
+    )
 
 
 @pytest.mark.parametrize(
@@ -578,7 +571,6 @@ def test_two_datasheets_by_name(capsys: pytest.CaptureFixture[str]) -> None:
         (["A", "-o", "x.pdf"], "cannot write a .pdf file"),
     ],
 )
-def test_bad_usage(arguments: list[str], words: str, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_usage(arguments: list[str], words: str, saved: Path, cli: Any) -> None:
     named = [str(saved / "a") if argument == "A" else argument for argument in arguments]
-    assert main(["compare", str(saved / "a"), *named]) == 2
-    assert words in capsys.readouterr().err
+    assert words in cli.refused(["compare", str(saved / "a"), *named])

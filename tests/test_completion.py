@@ -3,10 +3,9 @@
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-from roofline.cli import main
 
 ASKED = {
     "roofline pre": {"predict"},
@@ -17,12 +16,11 @@ ASKED = {
 }
 
 
-def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bash_completes(tmp_path: Path, cli: Any) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("no bash here")
-    assert main(["completion", "bash"]) == 0
-    (tmp_path / "script").write_text(capsys.readouterr().out)
+    (tmp_path / "script").write_text(cli.out(["completion", "bash"]))
     lines = [f"source '{tmp_path / 'script'}'"]
     for line in ASKED:
         words = [word or "''" for word in line.split(" ")]
@@ -34,7 +32,6 @@ def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])
-def test_other_shells_have_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    script = capsys.readouterr().out
+def test_other_shells_have_a_script(shell: str, cli: Any) -> None:
+    script = cli.out(["completion", shell])
     assert "roofline" in script and "predict" in script

@@ -4,8 +4,6 @@ An analytic estimate names no variant: compulsory bytes, the counted FLOPs, one 
 where the variant is asked for.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """What contracts say of bad arguments: every message names the operator, the tensor or value, and what was expected."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

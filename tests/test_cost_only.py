@@ -1,7 +1,5 @@
 """Operators without kernels: figures published elsewhere, identities between them, and bad input."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Counts of problems, their growth, and where they lie under given roofs: against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,14 +1,12 @@
 """The batch from which a problem is compute-bound: worked by hand, on the command line, and refused where there is none."""
 
-from __future__ import annotations
-
 import json
+from typing import Any
 
 import pytest
 
 import roofline
 from roofline import Attention, Ffn, Machine, Matmul, crossover, place
-from roofline.cli import main
 
 A100 = 312e12 / 2039e9  # FLOP/byte
 
@@ -46,17 +44,14 @@ def test_never() -> None:
         (["ffn"], "--machine"),
     ],
 )
-def test_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["crossover", *arguments]) == 2
-    assert words in capsys.readouterr().err
+def test_refused(arguments: list[str], words: str, cli: Any) -> None:
+    assert words in cli.refused(["crossover", *arguments])
 
 
-def test_a_line_for_each_machine_and_dtype(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["crossover", "ffn", "--machine", "A100,H100", "--d-model", "4096", "--d-ff", "16384"]) == 0
-    shown = capsys.readouterr().out.splitlines()
+def test_a_line_for_each_machine_and_dtype(cli: Any) -> None:
+    shown = cli.out(["crossover", "ffn", "--machine", "A100,H100", "--d-model", "4096", "--d-ff", "16384"]).splitlines()
     assert shown[0] == "ffn, seq_q 1, d_model 4096, d_ff 16384, activation gelu: compute-bound from which batch?"
     assert [line.split()[5] for line in shown if "A100" in line and "bf16" in line] == ["155"]
-    assert main(["crossover", "ffn", "--machine", "A100,H100", "--dtype", "bf16", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["crossings"]
+    found = json.loads(cli.out(["crossover", "ffn", "--machine", "A100,H100", "--dtype", "bf16", "--json"]))["crossings"]
     assert [(row["machine"], row["dtype"]) for row in found] == [("NVIDIA A100 SXM 80GB", "bf16"), ("NVIDIA H100 SXM", "bf16")]
     assert found[0]["batch"] == crossover(Machine.from_datasheet("A100"), Ffn(seq_q=1, dtype="bf16")).batch

@@ -1,7 +1,5 @@
 """The CUDA backend where there is no GPU: what was built or why not, why no device is usable, and CMake's choices."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

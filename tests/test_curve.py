@@ -1,7 +1,5 @@
 """Size curves: plateaus that were put in are found, nothing is found in slopes and noise, and wrong cache sizes are said."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

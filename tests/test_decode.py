@@ -1,7 +1,5 @@
 """Attention of few queries on a CPU: the variant that is its default is the faster one."""
 
-from __future__ import annotations
-
 import pytest
 
 import roofline

@@ -1,7 +1,5 @@
 """README, docs and CONTRIBUTING are true: code runs, commands exist, tables and links are right."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import math

@@ -1,7 +1,5 @@
 """The doctor: what it looks at, and that a broken installation is a finding and not a crash."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import platform

@@ -1,7 +1,5 @@
 """`roofline doctor --libraries`: rules on recorded facts, worker processes that misbehave, and planted faults."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -380,16 +378,13 @@ def test_a_forgotten_thread_limit_is_found_and_cured() -> None:
 # -- the command --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_prints_what_was_found(
-    zen5: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_what_was_found(zen5: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any) -> None:
     from roofline.cli import main
 
     monkeypatch.setattr(
         "roofline.doctor.time_libraries", lambda **options: time_libraries(["numpy"], command=stub(tmp_path), **options)
     )
-    assert main(["doctor", "--libraries", "--quick"]) == 0
-    shown = capsys.readouterr().out
+    shown = cli.out(["doctor", "--libraries", "--quick"])
     for expected in (
         "openblas 0.3.31 Haswell",
         "47.0 %",
@@ -398,7 +393,6 @@ def test_the_command_prints_what_was_found(
         "47.0 → 94.0 (2.00×)",
     ):
         assert expected in shown
-    assert main(["doctor", "--libraries", "--quick", "--no-cure", "--json"]) == 0
-    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    (run,) = json.loads(cli.out(["doctor", "--libraries", "--quick", "--no-cure", "--json"]))["runs"]
     assert run["cure"]["reason"] == "not tried"
     assert main(["doctor", "--no-cure"]) == 2

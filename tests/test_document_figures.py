@@ -1,7 +1,5 @@
 """The figures of the documents this project comes from, right or wrong there, computed from their inputs through the public API."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """Formats that NumPy has no arrays of: their bits, their rounding and how they lie in memory, against ml_dtypes and by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Measured rooflines: what a sweep says beside the ceilings it should approach, burst and sustained, and bad content."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

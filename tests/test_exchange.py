@@ -1,7 +1,5 @@
 """Tensors of other libraries: DLPack's structs as its header gives them, by ctypes, on both sides of `run`."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What `explain` says of an error: in the direction of the error, from machines and measurements that are made up here."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The fitted roofline: known curves are recovered, intervals cover, throttling is told from a soft knee, and bad sweeps say so."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Launches on cold lines: the same results, and times of memory instead of a cache."""
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 

@@ -1,7 +1,5 @@
 """What would be measured of a GPU's arithmetic, by architecture, and what a measured rate is held against; no GPU is needed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

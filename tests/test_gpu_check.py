@@ -1,7 +1,5 @@
 """benchmarks/gpu_check where there is no GPU: it says so, claims nothing, and resumes; parsers and tables on made-up results."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What is measured of a GPU: problems, sizes and candidates, asked of devices that are not there; and pictures of one made up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -314,7 +312,6 @@ def test_its_roofs_are_those_of_operators() -> None:
 
 
 def test_its_pictures_draw(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     machine = made_up()
     assert set(plot.held_pictures(machine)) == {"roofline", "empirical", "size_curve", "latency"}
     for name in plot.held_pictures(machine):

@@ -1,7 +1,5 @@
 """Files of other tools: recorded formats as points and ceilings against numbers worked out by hand; one error for a bad file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -165,9 +163,8 @@ def paths(**counts: int) -> dict[str, str]:
 PIPE = "sm__inst_executed_pipe_tensor.sum"
 
 
-def test_the_metrics_that_are_printed_are_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["import", "--ncu-metrics"]) == 0
-    names = capsys.readouterr().out.strip().split(",")
+def test_the_metrics_that_are_printed_are_enough(tmp_path: Path, cli: Any) -> None:
+    names = cli.out(["import", "--ncu-metrics"]).strip().split(",")
     assert len(set(names)) == len(names) and PIPE in names
     peaks = {
         "dram__bytes.sum.peak_sustained": "1", "dram__cycles_elapsed.avg.per_second": "1", "sm__cycles_elapsed.avg.per_second": "1",
@@ -352,11 +349,10 @@ def test_points_without_flops_are_drawn_without_complaint() -> None:
     assert plot.roofline.data(Machine.from_datasheet("H100 SXM"), points)
 
 
-def test_results_and_json_fit_their_schemas(capsys: pytest.CaptureFixture[str], schema: Any, closed: Any) -> None:
+def test_results_and_json_fit_their_schemas(cli: Any, schema: Any, closed: Any) -> None:
     check, line, whole = map(schema, ("import", "results", "machine"))
     for path in (METRICS, RAW, REDUCE):
-        assert main(["import", str(path), "--json"]) == 0
-        written = json.loads(capsys.readouterr().out)
+        written = json.loads(cli.out(["import", str(path), "--json"]))
         closed(check, written, written)
         for measurement in written["measurements"]:
             line.validate(measurement)
@@ -364,12 +360,11 @@ def test_results_and_json_fit_their_schemas(capsys: pytest.CaptureFixture[str], 
             whole.validate({"schema_version": written["schema_version"], "kind": "machines", "machines": [written["machine"]]})
 
 
-def test_the_command_adds_to_a_machine_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_adds_to_a_machine_file(tmp_path: Path, cli: Any) -> None:
     machine = tmp_path / "machine.json"
     cpu = Machine(name="Example CPU", ceilings=(bandwidth(1e10),))
     save_machines([cpu, Machine.from_datasheet("A100 SXM 80GB")], machine)
-    assert main(["import", str(REDUCE), "--machine", str(machine)]) == 0
-    out = capsys.readouterr().out
+    out = cli.out(["import", str(REDUCE), "--machine", str(machine)])
     assert "link" in out
     assert "233 GB/s" in out
     assert "as those of NVIDIA A100 SXM 80GB" in out
@@ -379,8 +374,7 @@ def test_the_command_adds_to_a_machine_file(tmp_path: Path, capsys: pytest.Captu
     fresh = tmp_path / "fresh.json"
     assert main(["import", str(REDUCE), "--machine", str(fresh), "--quiet"]) == 0
     assert Machine.load(fresh).name == "NVIDIA A100-SXM4-80GB"
-    assert main(["import", "--ncu-metrics"]) == 0
-    assert NCU_METRICS in capsys.readouterr().out
+    assert NCU_METRICS in cli.out(["import", "--ncu-metrics"])
 
 
 def test_the_same_file_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -406,24 +400,17 @@ def test_the_same_file_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ([str(GATHER), "--collective", "broadcast"], "is a log of broadcast; only all_reduce"),
     ],
 )
-def test_errors_of_the_command(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_of_the_command(arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["import", *arguments]) == 2
-    err = capsys.readouterr().err
-    assert said in err
-    assert err.count("\n") == 1
+    assert said in cli.refused(["import", *arguments])
 
 
-def test_a_cpu_takes_no_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cpu_takes_no_link(tmp_path: Path, cli: Any) -> None:
     machine = tmp_path / "machine.json"
     Machine(name="Example CPU", ceilings=(bandwidth(1e10),)).save(machine)
     before = machine.read_bytes()
-    assert main(["import", str(REDUCE), "--machine", str(machine)]) == 2
-    assert "has no GPU, only cpu (Example CPU)" in capsys.readouterr().err
-    assert main(["import", str(REDUCE), "--machine", str(machine), "--device", "cpu"]) == 2
-    assert "is a CPU" in capsys.readouterr().err
+    assert "has no GPU, only cpu (Example CPU)" in cli.refused(["import", str(REDUCE), "--machine", str(machine)])
+    assert "is a CPU" in cli.refused(["import", str(REDUCE), "--machine", str(machine), "--device", "cpu"])
     assert machine.read_bytes() == before
     with pytest.raises(Error, match="holds no ceiling"):
         Imported(tool="ncu").added_to(Machine.from_datasheet("H200 SXM"))

@@ -1,7 +1,5 @@
 """Explorers without a browser: a slider's value moves the picture, and shows the numbers of `predict`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Explorers in a real Jupyter Lab: a slider that is moved in Chromium moves the point, and says what `predict` says."""
 
-from __future__ import annotations
-
 import base64
 import os
 import socket
@@ -152,4 +150,4 @@ def test_a_slider_moves_what_is_shown(
 def test_the_console_holds_no_error(browser: Any, run: Callable[..., Any]) -> None:
     found = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     assert [text for text in found if "/lsp/status" not in text] == []
-    assert run("return document.querySelectorAll('[data-mime-type*=\"stderr\"], [data-mime-type*=\"error\"]').length") == 0
+    assert run('return document.querySelectorAll(\'[data-mime-type*="stderr"], [data-mime-type*="error"]\').length') == 0

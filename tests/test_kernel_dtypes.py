@@ -1,7 +1,5 @@
 """Dtypes that costs know and kernels do not: unsupported with the reason, and no failure."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

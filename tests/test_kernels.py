@@ -1,7 +1,5 @@
 """Every kernel of every device here, bound as it is timed, against its float64 reference, with guard zones and random data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Latency probes, huge pages, clocks of every core; and all of it where cores, huge pages or a home are missing."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

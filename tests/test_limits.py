@@ -1,7 +1,5 @@
 """Memory under a limit of the process: the available memory follows it, and too large a problem is an error and no crash."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

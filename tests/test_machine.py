@@ -1,7 +1,5 @@
 """Machines: statistics by hand-worked ranks, modes, which ceiling answers a question, self-distrust, and files."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import json

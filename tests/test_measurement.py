@@ -1,7 +1,5 @@
 """Measuring: correctness first, frozen predictions, contention, cache states, callables, bad input."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import os

@@ -1,7 +1,5 @@
 """The roofline model against numbers worked out by hand, and what must hold for any numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 from fractions import Fraction
 

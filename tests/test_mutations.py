@@ -6,8 +6,6 @@ takes more than 1 s of processor time or more than 500 MB. `--mutations N` tries
 same file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import dataclasses
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example import CONFIGS
 
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
@@ -81,13 +80,8 @@ def measured() -> list[Measurement]:
     return [first, second, refused, dataclasses.replace(third, status="contended", reason="other work ran: much")]
 
 
-CONFIG = {
-    "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
-    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2,
-    "vocab_size": 32000, "hidden_act": "silu", "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
-    "sliding_window": None, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
-    "rope_scaling": {"rope_type": "linear", "factor": 2.0},
-}  # fmt: skip
+CONFIG = {**CONFIGS["Mixtral-8x7B"], "architectures": ["MixtralForCausalLM"], "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
+          "rope_scaling": {"rope_type": "linear", "factor": 2.0}}  # fmt: skip
 SHEET = """name = "Example GPU"
 vendor = "Example"
 device = "cuda"

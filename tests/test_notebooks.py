@@ -1,7 +1,5 @@
 """Every notebook runs from top to bottom with quick settings, draws what it should, and uses the public API only."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import io

@@ -1,7 +1,5 @@
 """Files that are there when a command writes: what the command did not write stays as it is, byte for byte."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import os
@@ -9,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from example import bandwidth, fma, measurement
@@ -44,14 +43,6 @@ def content(folder: Path) -> dict[str, object]:
         str(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))
     }
-
-
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
-    capsys.readouterr()
-    assert main(arguments) == code
-    out, err = capsys.readouterr()
-    assert err.count("\n") == 1 and err.startswith("roofline: error: "), (out, err)
-    return err
 
 
 @pytest.fixture
@@ -123,11 +114,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("arguments", REFUSED, ids=" ".join)
-def test_no_command_writes_over_what_it_did_not_write(
-    arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_command_writes_over_what_it_did_not_write(arguments: list[str], folder: Path, cli: Any) -> None:
     before = content(folder)
-    said = refused(arguments, capsys)
+    said = cli.refused(arguments)
     assert any(reason in said for reason in REASONS), said
     assert content(folder) == before
 
@@ -144,7 +133,7 @@ def test_no_command_writes_over_what_it_did_not_write(
     ],
     ids=" ".join,
 )
-def test_a_command_writes_over_what_it_wrote_before(arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_writes_over_what_it_wrote_before(arguments: list[str], folder: Path, cli: Any) -> None:
     before = content(folder)
     if arguments[-1] == "pictures":
         (folder / "pictures").mkdir()
@@ -157,7 +146,7 @@ def test_a_command_writes_over_what_it_wrote_before(arguments: list[str], folder
     for name in new:  # notes of the user's in its place are not touched, unless that is forced
         (folder / name).write_text(NOTES)
         left = content(folder)
-        said = refused(arguments, capsys)
+        said = cli.refused(arguments)
         assert name in said and "--force" in said
         assert content(folder) == left
         (folder / name).write_bytes(first[name])  # type: ignore[arg-type]
@@ -167,20 +156,20 @@ def test_a_command_writes_over_what_it_wrote_before(arguments: list[str], folder
     assert content(folder) == first
 
 
-def test_an_input_is_not_replaced_by_force(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_input_is_not_replaced_by_force(folder: Path, cli: Any) -> None:
     before = content(folder)
     for arguments in ([*CENSUS, "-o", "config.json"], *([*COMPARE, "-o", name] for name in ("m.json", "hard.json", "soft.json"))):
-        assert "reads or writes" in refused([*arguments, "--force"], capsys)
+        assert "reads or writes" in cli.refused([*arguments, "--force"])
     assert content(folder) == before
 
 
-def test_notes_below_a_text_of_ours_are_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_below_a_text_of_ours_are_kept(folder: Path, cli: Any) -> None:
     assert main([*COMPARE, "-o", "new.md"]) == 0
     with open("new.md", "a") as file:
         file.write("\nBut see the ticket.\n")
     left = content(folder)
-    refused([*COMPARE, "-o", "new.md"], capsys)
-    refused([*CENSUS, "-o", "new.md"], capsys)
+    cli.refused([*COMPARE, "-o", "new.md"])
+    cli.refused([*CENSUS, "-o", "new.md"])
     assert content(folder) == left
 
 
@@ -237,7 +226,7 @@ def test_looking_whether_a_file_can_be_written_changes_nothing(folder: Path) -> 
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
-def test_a_fifo_is_refused_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fifo_is_refused_at_once(folder: Path, cli: Any) -> None:
     for name in ("f.json", "f.svg", "f.jsonl"):
         os.mkfifo(folder / name)
     for arguments in (
@@ -245,11 +234,12 @@ def test_a_fifo_is_refused_at_once(folder: Path, capsys: pytest.CaptureFixture[s
         ["run", "relu", "--device", "cpu", "-o", "f.jsonl"],
         ["measure", "--device", "cpu", "--quick", "-o", "f.json"], ["import", str(DATA / "ncu_metrics.csv"), "-o", "f.jsonl"],
     ):  # fmt: skip
-        assert "no regular file" in refused(arguments, capsys)
+        assert "no regular file" in cli.refused(arguments)
 
 
 WRITES = """
 import sys
+from typing import Any
 from roofline.machine import Machine, write_atomically
 from roofline.results import Measurement, append_to
 path = sys.argv[1]
@@ -278,9 +268,8 @@ def test_stdout_is_written_to_in_order(name: str, into: str, folder: Path) -> No
     ]  # fmt: skip
 
 
-def test_the_null_device_takes_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["import", str(DATA / "ncu_metrics.csv"), "-o", os.devnull]) == 0
-    assert "2 points appended" in capsys.readouterr().out
+def test_the_null_device_takes_everything(cli: Any) -> None:
+    assert "2 points appended" in cli.out(["import", str(DATA / "ncu_metrics.csv"), "-o", os.devnull])
     save_machines([cpu()], os.devnull)
     assert os.path.exists(os.devnull) and not os.path.isfile(os.devnull)
 
@@ -317,14 +306,14 @@ def test_a_report_deletes_no_file_of_the_users(name: str, tmp_path: Path) -> Non
     assert content(tmp_path).get(name) == (None if "/" in name else before[name]), "nothing of it goes before the end"
 
 
-def test_from_another_folder_deletes_nothing_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_another_folder_deletes_nothing_there(folder: Path, cli: Any) -> None:
     (folder / "r").mkdir()
     cpu().save("r/machine.json")
     append_to("r/results.jsonl", point())
     (folder / "report.md").unlink()
     (folder / "results.csv").write_text(NOTES)
     before = content(folder)
-    assert "results.csv was not written by a report" in refused(["report", "--from", "r", "-o", ".", "--no-plot"], capsys)
+    assert "results.csv was not written by a report" in cli.refused(["report", "--from", "r", "-o", ".", "--no-plot"])
     assert content(folder) == before
     for _ in range(2):
         assert main(["report", "--from", "r", "-o", "new"]) == 0
@@ -333,7 +322,7 @@ def test_from_another_folder_deletes_nothing_there(folder: Path, capsys: pytest.
     assert main(["report", "--from", "r", "-o", "new"]) == 0
     with open("new/report.md", "a") as file:
         file.write(NOTES)
-    assert "changed since" in refused(["report", "--from", "r", "-o", "new"], capsys)
+    assert "changed since" in cli.refused(["report", "--from", "r", "-o", "new"])
     assert (folder / "new" / "report.md").read_text().endswith(NOTES)
     assert main(["report", "--from", "r", "-o", "new", "--force"]) == 0
     assert NOTES not in (folder / "new" / "report.md").read_text()
@@ -454,25 +443,23 @@ def test_an_interrupted_measurement_leaves_the_machine_file(
 
 
 @pytest.mark.usefixtures("small_probes")
-def test_a_side_file_that_is_no_unfinished_measurement_stays(
-    folder: Path, two: Callable[[int], list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_side_file_that_is_no_unfinished_measurement_stays(folder: Path, two: Callable[[int], list[str]], cli: Any) -> None:
     two(1)
     for text in (NOTES, (folder / "m.json").read_text()):
         (folder / "machine.json.partial").write_text(text)
         before = content(folder)
-        assert "machine.json.partial" in refused(MEASURE, capsys, code=1)
+        assert "machine.json.partial" in cli.refused(MEASURE, code=1)
         assert content(folder) == before
     assert main([*MEASURE, "--force"]) == 130
     assert len(Machine.load("machine.json.partial").ceilings) == 1
-    assert "--force" in refused([word for word in MEASURE if word != "--quick"], capsys, code=1), "other options"
+    assert "--force" in cli.refused([word for word in MEASURE if word != "--quick"], code=1), "other options"
     assert len(Machine.load("machine.json.partial").ceilings) == 1
     assert (folder / "machine.json").read_bytes() == before["machine.json"]
 
 
 @pytest.mark.usefixtures("small_probes")
 def test_a_full_disk_loses_no_ceiling(
-    folder: Path, two: Callable[[int], list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, two: Callable[[int], list[str]], monkeypatch: pytest.MonkeyPatch, cli: Any
 ) -> None:
     before = (folder / "machine.json").read_bytes()
     two(2)
@@ -485,6 +472,6 @@ def test_a_full_disk_loses_no_ceiling(
     with monkeypatch.context() as during:
         during.setattr(os, "fsync", full)
         two(1000)
-        assert "No space left" in refused(MEASURE, capsys, code=1)
+        assert "No space left" in cli.refused(MEASURE, code=1)
     assert (folder / "machine.json").read_bytes() == before
     assert (folder / "machine.json.partial").read_bytes() == half

@@ -1,7 +1,5 @@
 """The HTML report in a real browser: nothing fails or is fetched, and what moves does move; and what its text holds and escapes."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -148,27 +146,23 @@ def test_map_axes_shares_and_gaps() -> None:
     assert _maps(list(results()[6:])) == []
 
 
-def test_an_extra_that_is_missing_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_extra_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any) -> None:
     monkeypatch.setattr("roofline.report.page.find_spec", lambda name: None if name == "plotly" else name)
     with pytest.raises(Error, match=re.escape("pip install 'roofline[html]'")):
         html(machine(), [], tmp_path / "page.html")
     machine().save(tmp_path / "machine.json")
-    assert main(["report", "--from", str(tmp_path), "--html"]) == 2
-    assert "needs plotly" in capsys.readouterr().err
+    assert "needs plotly" in cli.refused(["report", "--from", str(tmp_path), "--html"])
     assert not (tmp_path / "report.html").exists()
 
 
-def test_the_command_writes_it_from_saved_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_it_from_saved_files(tmp_path: Path, cli: Any) -> None:
     machine().save(tmp_path / "machine.json")
     for m in results()[6:]:
         append_to(tmp_path / "results.jsonl", m)
     for m in results()[:6]:
         append_to(tmp_path / "sweep.jsonl", m)
     command = ["report", "--from", str(tmp_path), "--no-plot"]
-    assert main([*command, "--html", "--sweep", str(tmp_path / "sweep.jsonl")]) == 0
-    assert "report.html" in capsys.readouterr().out
+    assert "report.html" in cli.out([*command, "--html", "--sweep", str(tmp_path / "sweep.jsonl")])
     text = (tmp_path / "report.html").read_text()
     assert 'class="map"' in text and "attention" not in (tmp_path / "report.md").read_text().partition("Counting rules")[0]
     assert main([*command, "--sweep", str(tmp_path / "sweep.jsonl")]) == 2

@@ -1,7 +1,5 @@
 """benchmarks/peers_cpu: what it reads of other tools, what it concludes, and one run with tools of our own making."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Pictures of a machine alone: the measured roofline, size curves and latencies, and their data."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any
@@ -9,11 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from example import CACHES, around, bandwidth, fma
-from shown import data, lines, notes
-
-pytest.importorskip("matplotlib", reason="the plots need matplotlib")
-
 from matplotlib import pyplot as plt
+from shown import data, lines, notes
 
 from roofline import plot
 from roofline.errors import Error

@@ -1,7 +1,5 @@
 """What pictures show against numbers worked out elsewhere: documents, hand calculations, predictions and measurements."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -12,15 +10,11 @@ from typing import Any
 
 import pytest
 from example import bandwidth, fma, launch, measurement
-from shown import lines, notes
-
-pytest.importorskip("matplotlib", reason="the plots need matplotlib")
-
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from shown import lines, notes
 
 from roofline import AllReduce, Attention, Bmm, Machine, Matmul, Relu, Stream, census_of, plot
-from roofline.cli import main
 from roofline.errors import Error
 from roofline.machine import Ceiling
 from roofline.operators import count
@@ -346,8 +340,9 @@ def test_a_decode_step_as_measured() -> None:
     how = {"batch": [8, 16], "results": kernels(8)}
     latency = points(plot.decode_latency.data(cpu(), LLAMA, over="batch", **how), "Example CPU, measured", "batch", "time_s")
     assert latency[8] == pytest.approx(total, rel=1e-9)
-    rate = points(plot.decode_over_batch.data(cpu(), LLAMA, quantity="tokens_per_s", **how), "Example CPU, measured", "batch",
-                  "tokens_per_s")
+    rate = points(
+        plot.decode_over_batch.data(cpu(), LLAMA, quantity="tokens_per_s", **how), "Example CPU, measured", "batch", "tokens_per_s"
+    )
     assert rate[8] == pytest.approx(8 / total)
     profile = rows(plot.block_profile.data(cpu(), LLAMA, phase=Decode(batch=8, seq_kv=2048), results=kernels(8)))
     assert profile["all"]["measured_s"] == pytest.approx(total) and profile["all"]["share"] == pytest.approx(1)
@@ -356,8 +351,12 @@ def test_a_decode_step_as_measured() -> None:
     path = [r for r in plot.batch_path.data(cpu(), LLAMA, seq_kv=2048, **how) if r["element"] == "path" and r["of"] == "measured"]
     flops = predict(cpu(), LLAMA, Decode(batch=8, seq_kv=2048), must_fit=False).flops
     assert path[0]["flops_per_s"] == pytest.approx(flops / total)
-    request = points(plot.decode_latency.data(cpu(), LLAMA, over="batch", per="request", output=2, batch=[1, 8]), "Example CPU",
-                     "batch", "time_s")
+    request = points(
+        plot.decode_latency.data(cpu(), LLAMA, over="batch", per="request", output=2, batch=[1, 8]),
+        "Example CPU",
+        "batch",
+        "time_s",
+    )
     ends = [predict(cpu(), LLAMA, Decode(batch=8, seq_kv=n), must_fit=False).time_s for n in (2048, 2050)]
     assert request[8] == pytest.approx(sum(ends))
 
@@ -395,8 +394,9 @@ def test_collectives_and_predictions_by_hand() -> None:
     assert point["size_bytes"] == 2 << 20 and point["link_bytes_per_s"] == pytest.approx(1.5 * (2 << 20) / 1e-3)
     timed = [seen(Relu(), 1e-3, prediction={"time_s": 0.8e-3, "bound": "DRAM", "terms": {}})]
     records = plot.predicted_measured.data(timed)
-    assert records[0]["error"] == pytest.approx(-0.2) and rows(records,
-                                                               "error")["mean absolute error"]["error"] == pytest.approx(0.2)
+    assert records[0]["error"] == pytest.approx(-0.2) and rows(records, "error")["mean absolute error"]["error"] == pytest.approx(
+        0.2
+    )
 
 
 def test_before_and_after() -> None:
@@ -446,14 +446,15 @@ def test_bad_input(call: Callable[[], object], said: str) -> None:
 # -- words ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_pictures_take_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pictures_take_words(cli: Any) -> None:
     """Names, lists in words and the flags of the command line give the records that objects give."""
     h100 = sheet("H100 SXM")
     wanted = plot.decode_heatmap_data(h100, LLAMA.replace(weights="fp8_e4m3"), batch=[1, 2, 4, 8], seq_kv=[1024, 8192])
     assert plot.decode_heatmap_data("H100", "Llama-3-8B", batch="1:8", seq_kv="1k,8k", weights="fp8") == wanted
     arguments = ["plot", "decode-heatmap", "Llama-3-8B", "--machine", "H100", "--batch", "1:8", "--seq-kv", "1k,8k"]
-    assert main([*arguments, "--quantity", "flops_per_byte", "--weights", "fp8", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(wanted))
+    assert json.loads(cli.out([*arguments, "--quantity", "flops_per_byte", "--weights", "fp8", "--json"])) == json.loads(
+        json.dumps(wanted)
+    )
     pair = [h100, sheet("A100 SXM 80GB")]
     for words, objects in (
         (lambda: plot.decode_latency_data("H100,A100 SXM 80GB", "Llama-3-8B", batch="1,8"),

@@ -1,20 +1,15 @@
 """The roofline of a machine with measurements: what is on the Axes and in the data, against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
 import pytest
 import shown
 from example import CACHES, around, bandwidth, bracket, fma, launch
-from shown import data, lines
-
-pytest.importorskip("matplotlib", reason="the plot needs matplotlib")
-
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
+from shown import data, lines
 
 from roofline import plot
 from roofline.errors import Error
@@ -456,8 +451,6 @@ def test_a_datasheet_over_what_was_measured() -> None:
 
 
 def test_other_ceilings_are_said_and_drawn_when_asked_for() -> None:
-    assert not lines(plot.roofline(zen()), "roof fp32 scalar") and lines(
-        plot.roofline(zen(), ceilings="all"), "roof fp32 scalar"
-    )
+    assert not lines(plot.roofline(zen()), "roof fp32 scalar") and lines(plot.roofline(zen(), ceilings="all"), "roof fp32 scalar")
     assert "fp32 scalar: 14.0 GFLOP/s, a ceiling that is not drawn" in notes(zen())
     assert "not drawn" not in notes(zen(), ceilings="all")

@@ -1,7 +1,5 @@
 """Every picture of the list: its flags, data and files, and that it can be read: at any size, light and dark, and in grey."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import inspect
@@ -17,13 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from example import CACHES, bandwidth, bracket, fma, launch, measurement
-
-pytest.importorskip("matplotlib", reason="the plots need matplotlib")
-
-import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -461,6 +456,8 @@ def test_without_matplotlib_there_are_data(monkeypatch: pytest.MonkeyPatch) -> N
 
 NEW = '''"""Bars of powers."""
 
+from __future__ import annotations
+
 from typing import Unpack
 
 from roofline.plot.figure import Look, Panels, picture
@@ -479,19 +476,16 @@ def powers(*, base: int = 2, most: int = 4, **look: Unpack[Look]) -> Panels:
 '''
 
 
-def test_a_picture_is_one_file_and_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_picture_is_one_file_and_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Any) -> None:
     """The file; the line is the import, which puts it into the list. The API, flags, help, data and files follow."""
     module = types.ModuleType("powers")
     exec(compile(NEW, "powers.py", "exec"), module.__dict__)
     monkeypatch.setitem(PICTURES, "powers", module.powers)  # type: ignore[arg-type]
-    assert main(["plot", "powers", "--base", "3", "--json"]) == 0
-    assert [r["power"] for r in json.loads(capsys.readouterr().out) if r["element"] == "row"] == [3, 9, 27, 81]
+    records = json.loads(cli.out(["plot", "powers", "--base", "3", "--json"]))
+    assert [r["power"] for r in records if r["element"] == "row"] == [3, 9, 27, 81]
     assert main(["plot", "powers", "--most", "2", "-o", str(tmp_path)]) == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["powers.csv", "powers.png", "powers.svg"]
-    assert main(["plot", "powers", "--help"]) == 0
-    shown = capsys.readouterr().out
+    shown = cli.out(["plot", "powers", "--help"])
     assert "--base" in shown and "the highest exponent" in shown and "--batch" not in shown
 
 

@@ -1,7 +1,5 @@
 """Predictions of whole arrays of problems: each is what `predict` says, counts included, and a second is enough for millions."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import math

@@ -1,7 +1,5 @@
 """Many decode steps at once: each is what `predict` says of it alone, and thousands take no longer than a few."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path
@@ -121,7 +119,6 @@ def test_a_heat_map_of_many_points_is_quick(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_large_heat_maps_are_drawn_without_numbers(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the plots need matplotlib")
     from matplotlib.figure import Figure
 
     from roofline import plot

@@ -1,7 +1,5 @@
 """Predicted times: the roofs by hand, the bytes moved at each level, and the sum of the parts."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from types import SimpleNamespace

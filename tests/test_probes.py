@@ -1,7 +1,5 @@
 """Probes: each has one id and one name, sizes that suit machines that are not there, and arrays that share one block of memory."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping

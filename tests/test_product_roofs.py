@@ -1,7 +1,5 @@
 """Which roof matrix products are held against: that of the tensor units, wherever a datasheet states one for their dtype."""
 
-from __future__ import annotations
-
 import pytest
 
 from roofline.errors import Error

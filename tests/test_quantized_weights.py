@@ -1,15 +1,13 @@
 """One meaning of a quantized weight dtype: its scales count, in a configuration, on the command line, in a census and in memory."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from example import CONFIGS
 
 from roofline.census import census_of
-from roofline.cli import main
 from roofline.errors import Error
 from roofline.machine import Machine
 from roofline.questions import predict
@@ -26,11 +24,6 @@ from roofline.transformer import (
 
 # One E4M3 per 16 numbers; one E8M0 per 32 (OCP Microscaling 1.0); one 16-bit number per 128. One number per tensor is no byte each.
 BITS = {"nvfp4": 4 + 8 / 16, "mxfp4": 4 + 8 / 32, "int4": 4 + 16 / 128, "fp8_e4m3": 8, "fp8_e5m2": 8, "int8": 8}
-LLAMA_70B = {
-    "model_type": "llama", "hidden_act": "silu", "hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64,
-    "num_hidden_layers": 80, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192,
-    "rope_theta": 500000.0, "torch_dtype": "bfloat16",
-}  # fmt: skip
 FOUR = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}
 
 
@@ -56,14 +49,13 @@ def test_the_same_bytes_everywhere(name: str, dtype: str) -> None:
     assert bits == pytest.approx(dict.fromkeys(bits, BITS[dtype]), rel=2e-3)
 
 
-def test_the_flag_is_the_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_flag_is_the_checkpoint(tmp_path: Path, cli: Any) -> None:
     """Llama-3-70B in NVFP4 on a GB200: 16.00 ms and 42.7 GB, from the flag and from a config.json of modelopt."""
-    (tmp_path / "config.json").write_text(json.dumps({**LLAMA_70B, "quantization_config": FOUR}))
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIGS["Llama-3-70B"], "quantization_config": FOUR}))
     found: list[dict[str, Any]] = []
     flag = ["Llama-3-70B", "--weights", "nvfp4"]
     for given in ([str(tmp_path)], flag, [*flag, "--activations", "nvfp4"]):
-        assert main(["predict", *given, "--machine", "GB200", "--batch", "32", "--seq-kv", "8192", "--json"]) == 0
-        found.append(json.loads(capsys.readouterr().out))
+        found.append(json.loads(cli.out(["predict", *given, "--machine", "GB200", "--batch", "32", "--seq-kv", "8192", "--json"])))
     assert len({each["memory"]["parts"]["weights"] for each in found}) == 1
     head = 2 * 2 * 128256 * 8192  # embedding and head stay in bf16
     numbers = 80 * (8192 * (64 + 16) * 128 + 64 * 128 * 8192 + 3 * 8192 * 28672)
@@ -73,7 +65,7 @@ def test_the_flag_is_the_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert found[1]["time_s"] == pytest.approx(found[0]["time_s"], rel=0.01)  # 16-bit activations
 
 
-def test_what_is_counted_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_counted_is_said(cli: Any) -> None:
     said = {
         "nvfp4": "weights (nvfp4 of layers, 4.5 bits each with their scales)",
         "int4": "weights (int4 of layers, 4.125 bits each with their scales)",
@@ -81,11 +73,9 @@ def test_what_is_counted_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     }
     for dtype, words in said.items():
         for more in ([], ["--counting", "weights-and-kv"]):
-            assert main(["predict", "Llama-3-8B", "--machine", "B200", "--weights", dtype, *more]) == 0
-            assert words in " ".join(capsys.readouterr().out.split())
+            assert words in " ".join(cli.out(["predict", "Llama-3-8B", "--machine", "B200", "--weights", dtype, *more]).split())
     for command in ("predict", "census"):
-        assert main([command, "--help"]) == 0
-        text = " ".join(capsys.readouterr().out.split())
+        text = " ".join(cli.out([command, "--help"]).split())
         assert "scales are not counted" not in text
         assert "nvfp4 (one 8-bit scale per 16)" in text and "int4 (16 bits per 128)" in text and "mxfp4 (8 bits per 32)" in text
 
@@ -124,6 +114,6 @@ def test_scales_that_are_given_stay() -> None:
 )
 def test_compressed_tensors(weights: dict[str, Any], dtype: str, bits: float) -> None:
     stated = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": weights}}}
-    found = from_hugging_face({**LLAMA_70B, "quantization_config": stated}).quantization
+    found = from_hugging_face({**CONFIGS["Llama-3-70B"], "quantization_config": stated}).quantization
     assert found is not None
     assert (found.weights, found.bits) == (dtype, bits)

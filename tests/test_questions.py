@@ -4,8 +4,6 @@ Routes: objects, words, fields, a config.json, command-line flags, a census (in 
 the roofline by `place`, the growth of an operator, and its crossover. A floor by hand stands beside each whose bytes are plain.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -15,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import CONFIGS
 
 import roofline
 from roofline import PredictionTable, census_of, crossover, growth, place, predict, predict_many
@@ -35,19 +34,6 @@ from roofline.transformer import (
 )
 
 Ask = Callable[..., dict[str, Any]]
-LLAMA = {
-    "model_type": "llama", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
-    "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256, "torch_dtype": "bfloat16",
-    "tie_word_embeddings": False, "rope_theta": 500000.0, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
-}  # fmt: skip
-LLAMA_70B = {**LLAMA, "hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64, "num_hidden_layers": 80}
-QWEN = {
-    "model_type": "qwen3", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 12288, "num_attention_heads": 32,
-    "num_hidden_layers": 36, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "torch_dtype": "bfloat16",
-    "tie_word_embeddings": False, "rope_theta": 1e6, "max_position_embeddings": 40960, "use_sliding_window": False,
-    "max_window_layers": 36, "sliding_window": None,
-}  # fmt: skip
-CONFIGS = {"Llama-3-8B": LLAMA, "Llama-3-70B": LLAMA_70B, "Qwen3-8B": QWEN}
 PAPER = "2TB/s,bf16=500TFLOP/s,fp32=50TFLOP/s,memory=80GB,link=450GB/s,launch=2us"
 
 # (machine, model, phase, fields, options)

@@ -1,7 +1,5 @@
 """What Python declares for a built backend, C++ has, and the reverse."""
 
-from __future__ import annotations
-
 import pytest
 
 from roofline.measurement import build_info, open_device

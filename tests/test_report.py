@@ -1,7 +1,5 @@
 """Reports: the contents of the files, that every figure can be computed again from them, and that no foreign file is lost."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
@@ -250,7 +248,6 @@ def test_a_default_that_another_variant_beats_is_said() -> None:
 
 
 def test_render_writes_every_file_and_the_pictures(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     files = render(machine(), measured(), tmp_path / "new" / "folder")
     assert sorted(f.name for f in files) == ["report.md", "results.csv", "roofline.csv", "roofline.png", "roofline.svg"]
     assert all(f.stat().st_size for f in files)

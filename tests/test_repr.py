@@ -1,7 +1,5 @@
 """How objects show themselves: one line in a traceback, an aligned table in a terminal, escaped HTML in a notebook."""
 
-from __future__ import annotations
-
 import inspect
 import xml.etree.ElementTree as ElementTree
 from typing import Any

@@ -1,7 +1,5 @@
 """Measurements and their files: derived values by hand, lines that survive kills and full disks, tables that are rectangles."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import errno

@@ -1,7 +1,5 @@
 """The source archive holds what is in the repository, nothing less and nothing more."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

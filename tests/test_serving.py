@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import roofline
-from roofline.cli import main
 from roofline.errors import Error
 from roofline.transformer import Decode, Prefill, Serving, ServingPrediction, predict_model, preset
 
@@ -99,17 +98,14 @@ def test_a_price_belongs_to_serving() -> None:
         list(Serving().steps())
 
 
-def test_the_command_line(capsys: pytest.CaptureFixture[str], schema: Any) -> None:
+def test_the_command_line(cli: Any, schema: Any) -> None:
     check = schema("prediction")
     command = ["predict", "Llama-3-8B", "--machine", "H100", "--phase", "serving", "--input-len", "1k", "--output-len", "128"]
-    assert main([*command, "--concurrency", "8", "--price-per-hour", "2", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(cli.out([*command, "--concurrency", "8", "--price-per-hour", "2", "--json"]))
     check.validate(told)
     assert told["cost_per_million_output_tokens"] == pytest.approx(2 / 3600 / told["output_tokens_per_s"] * 1e6)
-    assert main([*command, "--concurrency", "1,8", "--json"]) == 0
-    check.validate(json.loads(capsys.readouterr().out))
-    assert main(command) == 0
-    shown = capsys.readouterr().out
+    check.validate(json.loads(cli.out([*command, "--concurrency", "1,8", "--json"])))
+    shown = cli.out(command)
     assert "serving: 1 requests at a time, 1024 tokens in, 128 out" in shown and "TTFT" in shown and "Assumed:" in shown
 
 

@@ -1,7 +1,5 @@
 """The hand-written stub of the compiled module says what the module has."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Sweeps: every point on disk at once, resumed, and what cannot run a result with its reason."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Several threads at once: kernels give the right bits, measurements follow each other, and what would wait for ever is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

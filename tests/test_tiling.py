@@ -1,7 +1,5 @@
 """Bytes of tiled kernels at every level, held against caches simulated access by access, and against the least there is."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Estimates of whole models: golden numbers, what they are made of, properties, advice, and bad input."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

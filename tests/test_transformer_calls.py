@@ -1,7 +1,5 @@
 """What a phase runs: worked out on paper, against published figures, and against PyTorch's own counter."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -176,7 +174,9 @@ def test_groups_lessen_what_goes_over_the_link() -> None:
         ("Mixtral-8x7B", Decode(), {"ep": 0}, "ep must be a number of ranks"),
         ("Mixtral-8x7B", Decode(), {"ep": True}, "ep must be a number of ranks"),
         (
-            preset("Mixtral-8x7B").replace(experts=24, expert_groups=8, groups_per_token=4), Decode(batch=6), {"ep": 6},
+            preset("Mixtral-8x7B").replace(experts=24, expert_groups=8, groups_per_token=4),
+            Decode(batch=6),
+            {"ep": 6},
             "ep 6 neither divides the 8 groups .* of Mixtral-8x7B are routed by nor is a multiple",
         ),
     ],

@@ -1,13 +1,12 @@
 """Configurations: published parameter totals, config.json files as they are in the wild, and hostile ones."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from example import CONFIGS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,66 +26,6 @@ from roofline.transformer import (
 )
 from roofline.transformer.parameters import GROUPS
 from roofline.transformer.presets import SOURCES
-
-# What the fields of each config.json say, and what the preset of that name holds.
-CONFIGS: dict[str, dict[str, Any]] = {
-    "Llama-2-7B": {
-        "model_type": "llama", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
-        "num_hidden_layers": 32, "num_key_value_heads": 32, "vocab_size": 32000, "max_position_embeddings": 4096,
-        "rope_scaling": None, "rope_theta": 10000.0, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
-    },
-    "Llama-3-8B": {
-        "model_type": "llama", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
-        "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192,
-        "rope_theta": 500000.0, "attention_bias": False, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
-    },
-    "Llama-3-70B": {
-        "model_type": "llama", "hidden_act": "silu", "hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64,
-        "num_hidden_layers": 80, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192,
-        "rope_theta": 500000.0, "torch_dtype": "bfloat16",
-    },
-    "Mixtral-8x7B": {
-        "model_type": "mixtral", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
-        "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000,
-        "max_position_embeddings": 32768, "rope_theta": 1000000.0, "sliding_window": None, "torch_dtype": "bfloat16",
-    },
-    "Qwen3-8B": {
-        "model_type": "qwen3", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 12288, "head_dim": 128,
-        "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "vocab_size": 151936,
-        "max_position_embeddings": 40960, "max_window_layers": 36, "use_sliding_window": False, "sliding_window": None,
-        "attention_bias": False, "rope_theta": 1000000, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
-    },
-    "Qwen3-30B-A3B": {
-        "model_type": "qwen3_moe", "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 6144, "head_dim": 128,
-        "num_attention_heads": 32, "num_hidden_layers": 48, "num_key_value_heads": 4, "vocab_size": 151936, "num_experts": 128,
-        "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1, "mlp_only_layers": [],
-        "max_position_embeddings": 40960, "use_sliding_window": False, "rope_theta": 1000000.0, "tie_word_embeddings": False,
-        "attention_bias": False, "torch_dtype": "bfloat16",
-    },
-    "DeepSeek-V3": {
-        "model_type": "deepseek_v3", "hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432,
-        "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "n_routed_experts": 256, "n_shared_experts": 1,
-        "num_experts_per_tok": 8, "moe_layer_freq": 1, "scoring_func": "sigmoid", "num_attention_heads": 128,
-        "n_group": 8, "topk_group": 4, "topk_method": "noaux_tc",
-        "num_hidden_layers": 61, "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "kv_lora_rank": 512,
-        "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 129280,
-        "max_position_embeddings": 163840, "rope_theta": 10000, "attention_bias": False, "tie_word_embeddings": False,
-        "rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096},
-        "quantization_config": {
-            "activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]
-        },
-        "torch_dtype": "bfloat16",
-    },
-    "GPT-OSS-120B": {
-        "model_type": "gpt_oss", "hidden_act": "silu", "hidden_size": 2880, "intermediate_size": 2880, "head_dim": 64,
-        "num_attention_heads": 64, "num_hidden_layers": 36, "num_key_value_heads": 8, "num_local_experts": 128,
-        "num_experts_per_tok": 4, "sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * 18,
-        "vocab_size": 201088, "max_position_embeddings": 131072, "rope_theta": 150000, "attention_bias": True,
-        "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096},
-        "tie_word_embeddings": False, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]},
-        "dtype": "bfloat16",
-    },
-}  # fmt: skip
 
 # (total, active or None, relative tolerance): exact where the safetensors index of the repository states a count; the others
 # as far as they were published.
@@ -150,11 +89,6 @@ def test_gpt2_total() -> None:
     assert (config.d_ff, config.gated, config.norm, config.rotated) == (3072, False, "layer_norm", 0)
 
 
-# Copies of the published files (SOURCES says where), without names of classes, tokens and factors of rotation.
-COPIES: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "configs.json").read_text(encoding="utf-8"))
-CONFIGS |= COPIES
-
-
 @pytest.mark.parametrize("name", CONFIGS)
 def test_config_json_gives_the_preset(name: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
@@ -211,7 +145,8 @@ def test_the_source_of_each_preset_is_stated() -> None:
     """Of those whose config.json is not at hand here it is LitGPT's table."""
     assert set(SOURCES) == set(PRESETS) - {"7B", "DeepSeek-R1-NVFP4"} and {*COUNTS, *FILES_GB} < set(SOURCES)
     assert all(source.startswith("https://github.com/") for source in SOURCES.values())
-    assert {name for name in (*COUNTS, *FILES_GB) if "litgpt" not in SOURCES[name] and name not in PUBLISHED} == set(COPIES)
+    copied = {name for name in (*COUNTS, *FILES_GB) if "litgpt" not in SOURCES[name]}
+    assert copied - set(PUBLISHED) == set(CONFIGS) - set(PUBLISHED)
 
 
 def test_active_parameters_are_those_of_the_name() -> None:

@@ -1,7 +1,5 @@
 """Units: prefixes for people, and what people write read back; against values worked out by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Words as people write them: numbers, dtypes, dimensions, operators, machines, models, phases, and near misses of these."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from roofline.words import hint, split, whole
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("4096", 4096), ("8k", 8192), ("8K", 8192), ("1M", 1 << 20), ("1.5k", 1536), ("1_000", 1000), (" 7 ", 7), ("-2", -2)]
+    [("4096", 4096), ("8k", 8192), ("8K", 8192), ("1M", 1 << 20), ("1.5k", 1536), ("1_000", 1000), (" 7 ", 7), ("-2", -2)],
 )
 def test_whole_numbers(text: str, value: int) -> None:
     assert whole(text) == value

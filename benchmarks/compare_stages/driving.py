@@ -1,7 +1,5 @@
 """One point after the other: checked, then in turns, ours before or after every turn of a rival."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Where the rivals are: interpreters that have their packages, and the settings their processes get."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What turns come to: ratios with intervals, and verdicts. Rows are as they are stored."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """NumPy with its BLAS."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -3,8 +3,6 @@
 One session runs at a time, and its threads are those of the process, shared with the one that sweeps the caches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Our side: a kernel of the package, its ceilings, and the judge of every result. Also a rival, as its variant `library`."""
 
-from __future__ import annotations
-
 import statistics
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """compare.png: the feed-forward block over the batch, ours and the rivals under the roofline of the points."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

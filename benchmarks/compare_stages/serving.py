@@ -5,8 +5,6 @@ folder/NAME.npy; {"do": "result", "file"}; {"do": "turn", "turn_s", "cold"}. Ans
 problem, "failed" where it raised something. What libraries print goes nowhere.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """compare.md: what was compared, as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """PyTorch, eager or compiled. Weights are constant, [outputs, inputs] as torch.nn.Linear holds them; a compiler packs them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

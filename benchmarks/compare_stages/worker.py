@@ -1,7 +1,5 @@
 """python -m compare_stages.worker KIND THREADS: one side of benchmarks/compare_cpu, in a process of its own."""
 
-from __future__ import annotations
-
 import sys
 
 from .serving import Side, serve

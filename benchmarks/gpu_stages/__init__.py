@@ -1,7 +1,5 @@
 """The stages of benchmarks/gpu_check, the most valuable first: what is cut off at the end is missed least."""
 
-from __future__ import annotations
-
 from .building import build, environment
 from .measuring import CEILINGS, RESULTS, RIVALS, THOROUGH, ceilings, operators, thorough
 from .proving import sanitizer, tests

@@ -1,7 +1,5 @@
 """Stages: what the machine is, and the package built for it."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import json

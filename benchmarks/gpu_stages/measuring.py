@@ -1,7 +1,5 @@
 """Stages: every ceiling of the GPU, and operators at size beside PyTorch's. What was measured before a time limit is kept."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stages: the tests on the GPU, and a memory and race checker over every kernel."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -9,8 +9,6 @@ results.jsonl. Then ours and theirs take turns, ROUNDS of each, the order changi
 launches for TURN_S, random data on both sides. A ratio is theirs over ours in time, per round; above 1 ours is the faster.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """What a reader looks at: the stages, the ceilings against what is asked of the GPU, operators against their roofs and rivals."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Mapping, Sequence

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from .ceilings import measure_machine as measure_machine
     from .census import census_of as census_of
     from .cheat_sheets import cheat_sheet as cheat_sheet
@@ -36,48 +37,7 @@ if TYPE_CHECKING:
     from .model import crossover as crossover
     from .model import place as place
     from .model import ridge_table as ridge_table
-    from .operators import Adam as Adam
-    from .operators import AllGather as AllGather
-    from .operators import AllReduce as AllReduce
-    from .operators import AllToAll as AllToAll
-    from .operators import Attention as Attention
-    from .operators import AttentionBackward as AttentionBackward
-    from .operators import BiasRelu as BiasRelu
-    from .operators import Bmm as Bmm
-    from .operators import CachedAttention as CachedAttention
-    from .operators import Convert as Convert
-    from .operators import CoreToCore as CoreToCore
-    from .operators import Counts as Counts
-    from .operators import Embedding as Embedding
-    from .operators import Exp as Exp
-    from .operators import Ffn as Ffn
-    from .operators import Fma as Fma
-    from .operators import ForkJoin as ForkJoin
-    from .operators import Gelu as Gelu
-    from .operators import GroupedMatmul as GroupedMatmul
-    from .operators import HostCopy as HostCopy
-    from .operators import LayerNorm as LayerNorm
-    from .operators import LmHead as LmHead
-    from .operators import Matmul as Matmul
-    from .operators import MixedIntensity as MixedIntensity
-    from .operators import MlaDecode as MlaDecode
-    from .operators import MlaPrefill as MlaPrefill
-    from .operators import Mma as Mma
-    from .operators import PeerCopy as PeerCopy
-    from .operators import PointerChase as PointerChase
-    from .operators import QuantizedMatmul as QuantizedMatmul
-    from .operators import ReduceScatter as ReduceScatter
-    from .operators import Relu as Relu
-    from .operators import ResidualRmsNorm as ResidualRmsNorm
-    from .operators import RmsNorm as RmsNorm
-    from .operators import Rope as Rope
-    from .operators import SiluMul as SiluMul
-    from .operators import Softmax as Softmax
-    from .operators import Stream as Stream
-    from .operators import TopkSigmoid as TopkSigmoid
-    from .operators import TopkSoftmax as TopkSoftmax
-    from .operators import count as count
-    from .operators import growth as growth
+    from .operators import *  # noqa: F403
     from .prediction import predict_many as predict_many
     from .questions import PredictionTable as PredictionTable
     from .questions import predict as predict
@@ -112,8 +72,7 @@ _HOMES = {
     "transformer": ("TransformerConfig",),
 }  # fmt: skip
 _MODULES = (
-    "ceilings", "census", "cheat_sheets", "claims", "comparison", "cost", "errors", "hardware", "importers", "interactive",
-    "machine",
+    "ceilings", "census", "cheat_sheets", "claims", "comparison", "errors", "hardware", "importers", "interactive", "machine",
     "measurement", "model", "operators", "plot", "prediction", "report", "results", "sweeps", "tiling", "transformer", "units",
 )  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -37,28 +37,25 @@ class DType:
         return (*shape[:-1], shape[-1] // self.packed) if shape else shape
 
 
-def _dtype(name: str, bits: int, storage: str | None, eps: float) -> tuple[str, DType]:
-    return name, DType(name=name, bits=bits, storage=storage, eps=eps)
-
-
-DTYPES: Mapping[str, DType] = dict(
-    [
-        _dtype("fp64", 64, "float64", 2.0**-52),
-        _dtype("fp32", 32, "float32", 2.0**-23),
-        _dtype("tf32", 32, "float32", 2.0**-10),
-        _dtype("fp16", 16, "float16", 2.0**-10),
-        _dtype("bf16", 16, "uint16", 2.0**-7),
-        _dtype("fp8_e4m3", 8, "uint8", 2.0**-3),
-        _dtype("fp8_e5m2", 8, "uint8", 2.0**-2),
-        _dtype("int32", 32, "int32", 0.0),
-        _dtype("int16", 16, "int16", 0.0),
-        _dtype("int8", 8, "int8", 0.0),
-        _dtype("fp8_e8m0", 8, "uint8", 1.0),
-        _dtype("int4", 4, "uint8", 0.0),
-        _dtype("nvfp4", 4, "uint8", 0.5),
-        _dtype("mxfp4", 4, None, 0.5),
-    ]
-)
+DTYPES: Mapping[str, DType] = {
+    name: DType(name=name, bits=bits, storage=storage, eps=eps)
+    for name, bits, storage, eps in (
+        ("fp64", 64, "float64", 2.0**-52),
+        ("fp32", 32, "float32", 2.0**-23),
+        ("tf32", 32, "float32", 2.0**-10),
+        ("fp16", 16, "float16", 2.0**-10),
+        ("bf16", 16, "uint16", 2.0**-7),
+        ("fp8_e4m3", 8, "uint8", 2.0**-3),
+        ("fp8_e5m2", 8, "uint8", 2.0**-2),
+        ("int32", 32, "int32", 0.0),
+        ("int16", 16, "int16", 0.0),
+        ("int8", 8, "int8", 0.0),
+        ("fp8_e8m0", 8, "uint8", 1.0),
+        ("int4", 4, "uint8", 0.0),
+        ("nvfp4", 4, "uint8", 0.5),
+        ("mxfp4", 4, None, 0.5),
+    )
+}
 
 # Formats that hold every number of another one, narrowest first: what a unit without it may compute in.
 WIDER: Mapping[str, tuple[str, ...]] = {

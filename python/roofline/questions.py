@@ -170,10 +170,6 @@ def _values(name: str, given: Any) -> list[Any]:
     return [given]
 
 
-def _whats(given: Any) -> list[Any]:
-    return [given] if isinstance(given, str) and os.path.exists(given) else _values("what", given)
-
-
 @overload
 def predict(machine: Machine, what: Operator, **options: Any) -> Prediction: ...
 @overload
@@ -261,7 +257,8 @@ def predict(
     """
     arguments = locals()  # as nothing else has a name yet
     given = {name: x for name, x in arguments.items() if name in (*_OF_PROBLEMS, *_OF_MODELS, *_SHARED)} | fields
-    machines, whats = machines_of(machine), _whats(what)
+    machines = machines_of(machine)
+    whats = [what] if isinstance(what, str) and os.path.exists(what) else _values("what", what)
     if not machines:
         raise Error("predict needs at least one machine")
     lists = {"machine": machines, "what": whats, "phase": _values("phase", phase)}
@@ -285,18 +282,13 @@ def predict(
             refusals.append(str(error))
     if first is not None and not any(found):
         raise first
-    axes = tuple({_axis(name): _shown(x) for name, x in zip(several, values, strict=True)} for values in combinations)
+    heads = ["model" if name == "what" else name for name in several]
+    axes = tuple(dict(zip(heads, map(_shown, values), strict=True)) for values in combinations)
     return PredictionTable(found=tuple(found), axes=axes, refusals=tuple(refusals))
 
 
-def _axis(name: str) -> str:
-    return "model" if name == "what" else name
-
-
 def _shown(value: Any) -> str:
-    if isinstance(value, (Machine, TransformerConfig)):
-        return value.name
-    if isinstance(value, Operator):
+    if isinstance(value, (Machine, TransformerConfig, Operator)):
         return value.name
     return value.__name__ if isinstance(value, type) else str(value)
 

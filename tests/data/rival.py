@@ -1,7 +1,5 @@
 """A side of benchmarks/compare_cpu without a library, for its tests: rival.py HOW LOG. HOW: what it does with which request."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

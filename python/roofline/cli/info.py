@@ -9,8 +9,7 @@ from typing import Any
 
 from ..units import GIGA, fmt_number, fmt_percent
 from .exit_codes import MISSING, OK, BadInput, checking_input
-from .fields import known_variant, problem_of
-from .inputs import BY_STATUS, attempted, backend, device_of, machine_of, operator_of
+from .inputs import BY_STATUS, asked_problem, attempted, backend, device_of, machine_of
 from .terminal import Terminal, progress_option
 
 SHORTEST_KEY = 7  # fewer digits are a line number, and not the beginning of a key
@@ -60,15 +59,8 @@ def explain(options: argparse.Namespace) -> int:
 
     screen, peers = Terminal(wide=options.wide), ()
     if hasattr(options, "operator"):
-        cls = operator_of(options)
-        with checking_input():
-            problem = problem_of(cls, options)
-            known_variant(cls, options.variant)
-        if options.describe:
-            from .describe import describe_problem
-
-            machine_of(options.machine, options.device)
-            screen.lines(describe_problem(problem))
+        problem = asked_problem(options, screen)
+        if problem is None:
             return OK
         device = device_of(options)
         machine = machine_of(options.machine, device.name)

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Error, Unsupported
+from ..operators import Operator
 from .exit_codes import FAILED, MISSING, BadInput, checking_input
+from .fields import known_variant, problem_of
+from .terminal import Terminal
 
 # Exit codes of one measurement; every other status is a result.
 BY_STATUS = {"unsupported": MISSING, "out_of_memory": FAILED, "failed": FAILED}
@@ -79,6 +82,21 @@ def operator_of(options: argparse.Namespace) -> Any:
     from ..operators import operator_named
 
     return operator_named(options.operator)
+
+
+def asked_problem(options: argparse.Namespace, screen: Terminal) -> Operator | None:
+    """The problem in the command line; None where only its description was asked for, which is printed."""
+    operator = operator_of(options)
+    with checking_input():
+        problem = problem_of(operator, options)
+        known_variant(operator, options.variant)
+    if not options.describe:
+        return problem
+    from .describe import describe_problem
+
+    machine_of(options.machine, options.device)  # a file that is no machine's is said now too
+    screen.lines(describe_problem(problem))
+    return None
 
 
 def results_file(path: str | None, *apart_from: str | None) -> Path | None:

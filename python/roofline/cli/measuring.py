@@ -8,8 +8,8 @@ from typing import Any
 
 from ..machine import Machine
 from .exit_codes import FAILED, OK, BadInput, Interrupted, checking_input
-from .fields import given_fields, known_variant, problem_of
-from .inputs import BY_STATUS, attempted, depth_of, device_of, machine_of, operator_of, policy_of, results_file
+from .fields import given_fields, known_variant
+from .inputs import BY_STATUS, asked_problem, attempted, depth_of, device_of, machine_of, operator_of, policy_of, results_file
 from .terminal import Terminal, progress_option
 
 
@@ -57,15 +57,9 @@ def measure(options: argparse.Namespace) -> int:
 def run(options: argparse.Namespace) -> int:
     from ..results import append_to, begun, faster_variant
 
-    cls, screen = operator_of(options), Terminal(wide=options.wide)
-    with checking_input():
-        problem = problem_of(cls, options)
-        known_variant(cls, options.variant)
-    if options.describe:
-        from .describe import describe_problem
-
-        machine_of(options.machine, options.device)  # a file that is no machine's is said now too
-        screen.lines(describe_problem(problem))
+    screen = Terminal(wide=options.wide)
+    problem = asked_problem(options, screen)
+    if problem is None:
         return OK
     out = results_file(options.out, options.machine)
     device = device_of(options)

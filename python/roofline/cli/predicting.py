@@ -100,7 +100,8 @@ def predict(options: argparse.Namespace) -> int:
     with checking_input():
         machines = [machine_of(name, options.device) for name in machine_list(options.machine)]
         of_model = hasattr(options, "phase")
-        how = _of_model(options) if of_model else _of_operator(options)
+        own = {} if of_model else {name: getattr(options, name) for name in ("variant", "level", "threads", "unit")}
+        how = _of_model(options) if of_model else operator_fields(options) | own
         asked = split(options.phase) if of_model else None
         found = ask(machines, options.what, asked, utilisation=options.utilisation, launch_s=options.launch, **how)
         single = not isinstance(found, PredictionTable)
@@ -129,11 +130,6 @@ def _of_model(options: argparse.Namespace) -> dict[str, Any]:
         "link_latency_s": options.link_latency, "memory_share": options.memory_share, "memory_bytes": options.memory,
         "must_fit": not options.ignore_memory,
     }  # fmt: skip
-
-
-def _of_operator(options: argparse.Namespace) -> dict[str, Any]:
-    chosen = {"variant": options.variant, "level": options.level, "threads": options.threads, "unit": options.unit}
-    return {**operator_fields(options), **chosen}
 
 
 def _advice(options: argparse.Namespace, found: Any, machine: Any) -> tuple[list[Any], dict[str, Any]] | None:

@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 SAMPLE_S = 5e-3  # a sample is a batch of at least this length
@@ -44,11 +44,32 @@ def built_with(config: Any) -> str:
     return ""
 
 
-class WithPools:
-    """NumPy and SciPy: their BLAS is a shared library that threadpoolctl can ask and limit."""
+def facts_of(pool: Mapping[str, Any], **known: Any) -> dict[str, Any]:
+    """What a reply says of a BLAS: what its pool of threads tells, and what is known beside it."""
+    return {
+        "blas": pool.get("internal_api") or "unknown",
+        "blas_version": pool.get("version") or "",
+        "layer": pool.get("threading_layer") or "",
+        "kernels": pool.get("architecture") or "",
+        "threads": pool.get("num_threads") or 0,
+        "build": "",
+    } | known
+
+
+class Library:
+    """A session or a device has the threads it was made with: there is nothing to limit."""
 
     dtypes: tuple[str, ...] = ("fp32", "fp64")
     version = build = ""
+
+    @contextlib.contextmanager
+    def limited(self, threads: int) -> Iterator[None]:
+        yield
+
+
+class WithPools(Library):
+    """NumPy and SciPy: their BLAS is a shared library that threadpoolctl can ask and limit."""
+
     others: frozenset[str] = frozenset()  # files of libraries that are not this one's
 
     def pool(self) -> dict[str, Any]:
@@ -63,15 +84,7 @@ class WithPools:
             yield
 
     def facts(self, dtype: str) -> dict[str, Any]:
-        pool = self.pool()
-        return {
-            "blas": pool.get("internal_api") or "unknown",
-            "blas_version": pool.get("version") or "",
-            "layer": pool.get("threading_layer") or "",
-            "kernels": pool.get("architecture") or "",
-            "threads": pool.get("num_threads") or 0,
-            "build": self.build,
-        }
+        return facts_of(self.pool(), build=self.build)
 
 
 class Numpy(WithPools):
@@ -109,8 +122,8 @@ class Scipy(WithPools):
         return call, lambda: tuple(m.astype(np.float64) for m in (a, b, c))
 
 
-class Torch:
-    dtypes: tuple[str, ...] = ("fp32", "fp64", "bf16")
+class Torch(Library):
+    dtypes = ("fp32", "fp64", "bf16")
 
     def __init__(self) -> None:
         self.torch = importlib.import_module("torch")
@@ -135,14 +148,9 @@ class Torch:
         name, version = ("onednn", self.onednn) if dtype == "bf16" else self.blas
         # Its MKL is linked in, where threadpoolctl cannot look; an OpenBLAS is a file, and NumPy's is not torch's.
         pool = next((p for p in pools() if name == "openblas" and "numpy" not in p["file"]), {})
-        return {
-            "blas": name,
-            "blas_version": pool.get("version") or version,
-            "layer": pool.get("threading_layer") or "",
-            "kernels": pool.get("architecture") or "",
-            "threads": int(self.torch.get_num_threads()),
-            "build": f"CPU capability {self.capability}" if self.capability else "",
-        }
+        build = f"CPU capability {self.capability}" if self.capability else ""
+        known = {"blas": name, "blas_version": pool.get("version") or version, "threads": int(self.torch.get_num_threads())}
+        return facts_of(pool, **known, build=build)
 
     def gemm(self, dtype: str, size: int, threads: int) -> tuple[Call, Operands]:
         torch = self.torch
@@ -182,22 +190,16 @@ def matmul_model(dtype: str, size: int) -> bytes:
     return field(1, 8) + field(7, graph) + field(8, field(2, 13))  # IR version 8, operator set 13
 
 
-class Onnxruntime:
+class Onnxruntime(Library):
     """Both operands are inputs, so that neither is packed in advance: the same work as for the others."""
-
-    dtypes: tuple[str, ...] = ("fp32", "fp64")
 
     def __init__(self) -> None:
         self.numpy = importlib.import_module("numpy")
         self.ort = importlib.import_module("onnxruntime")
         self.version, self.threads = str(self.ort.__version__), 0
 
-    @contextlib.contextmanager
-    def limited(self, threads: int) -> Iterator[None]:
-        yield  # a session has the threads it was made with
-
     def facts(self, dtype: str) -> dict[str, Any]:
-        return {"blas": "mlas", "blas_version": "", "layer": "", "kernels": "", "threads": self.threads, "build": ""}
+        return facts_of({}, blas="mlas", threads=self.threads)
 
     def gemm(self, dtype: str, size: int, threads: int) -> tuple[Call, Operands]:
         np, ort = self.numpy, self.ort
@@ -220,7 +222,7 @@ class Onnxruntime:
         )
 
 
-class Roofline:
+class Roofline(Library):
     """The variant `library` of this package, on its own thread pool."""
 
     dtypes: tuple[str, ...] = ("fp32", "fp64", "bf16")
@@ -234,21 +236,11 @@ class Roofline:
         device = self.open_device("cpu")
         self.dtypes = tuple(dtype for dtype in self.dtypes if not device.missing("matmul", "library", dtype))
 
-    @contextlib.contextmanager
-    def limited(self, threads: int) -> Iterator[None]:
-        yield  # a device has the threads it was opened with
-
     def facts(self, dtype: str) -> dict[str, Any]:
         # "library/oneDNN 3.2.0": the library called, and its version
         name, _, version = str(self.plan.get("implementation", "")).rpartition("/")[2].partition(" ")
-        return {
-            "blas": name.lower() or "unknown",
-            "blas_version": version,
-            "layer": "",
-            "kernels": str(self.plan.get("library_implementation", "")),
-            "threads": int(self.plan.get("threads", 0)),
-            "build": "",
-        }
+        kernels, threads = str(self.plan.get("library_implementation", "")), int(self.plan.get("threads", 0))
+        return facts_of({}, blas=name.lower() or "unknown", blas_version=version, kernels=kernels, threads=threads)
 
     def gemm(self, dtype: str, size: int, threads: int) -> tuple[Call, Operands]:
         import numpy as np

@@ -67,17 +67,14 @@ def _products(computes: Sequence[Ceiling]) -> list[str]:
     """Matrix products against the multiply-adds they are made of."""
     found = []
     for product in (c for c in computes if c.probe.startswith("gemm.")):
-        peak = _best([c for c in computes if (c.dtype, c.threads) == (product.dtype, product.threads) and _is_peak(c)])
+        same = [c for c in computes if (c.dtype, c.threads) == (product.dtype, product.threads)]
+        peak = _best([c for c in same if c.is_roof and not c.probe.startswith("gemm.")])
         if peak is not None and product.value > peak.value * (1 + TOLERANCE):
             found.append(
                 f"{product.label} is {fmt_percent(product.value / peak.value)} of {peak.label}: the multiply-add probe was "
                 f"disturbed, or the library computes with a unit that no probe measures"
             )
     return found
-
-
-def _is_peak(c: Ceiling) -> bool:
-    return c.is_roof and not c.probe.startswith("gemm.")
 
 
 def _sustained(computes: Sequence[Ceiling]) -> list[str]:

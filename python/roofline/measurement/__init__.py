@@ -7,20 +7,9 @@ from .devices import Device, build_info, default_device, libraries, list_devices
 from .exchange import DeviceArray
 from .policy import Policy
 from .running import run
-from .timing import attempt, measure, timed
+from .timing import attempt, measure
 
 __all__ = [
-    "Device",
-    "DeviceArray",
-    "Policy",
-    "attempt",
-    "build_info",
-    "default_device",
-    "libraries",
-    "list_devices",
-    "measure",
-    "measure_callable",
-    "open_device",
-    "run",
-    "timed",
-]
+    "Device", "DeviceArray", "Policy", "attempt", "build_info", "default_device", "libraries", "list_devices", "measure",
+    "measure_callable", "open_device", "run",
+]  # fmt: skip

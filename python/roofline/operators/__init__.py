@@ -13,13 +13,18 @@ from .all_reduce import AllReduce
 from .all_to_all import AllToAll
 from .attention import Attention
 from .attention_backward import AttentionBackward
-from .base import MIXES, Case, Operator, Product, Variant
+from .base import MIXES as MIXES
+from .base import Case as Case
+from .base import Operator as Operator
+from .base import Product as Product
+from .base import Variant as Variant
 from .bias_relu import BiasRelu
 from .bmm import Bmm
 from .cached_attention import CachedAttention
 from .convert import Convert
 from .core_to_core import CoreToCore
-from .counting import Counts, Growth, count, growth
+from .counting import Counts, count, growth
+from .counting import Growth as Growth
 from .embedding import Embedding
 from .exp import Exp
 from .ffn import Ffn
@@ -108,11 +113,11 @@ def from_dict(name: str, values: Mapping[str, Any]) -> Operator:
     return operator_named(name).make(**values)
 
 
+# What `roofline` offers as its own.
 __all__ = [
-    "MIXES", "OPERATORS", "Adam", "AllGather", "AllReduce", "AllToAll", "Attention", "AttentionBackward", "BiasRelu", "Bmm",
-    "CachedAttention", "Case", "Convert", "CoreToCore", "Counts", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu",
-    "GroupedMatmul", "Growth", "HostCopy", "LayerNorm", "LmHead", "Matmul", "MixedIntensity", "MlaDecode", "MlaPrefill", "Mma",
-    "Operator", "PeerCopy", "PointerChase", "Product", "QuantizedMatmul", "ReduceScatter", "Relu", "ResidualRmsNorm", "RmsNorm",
-    "Rope", "SiluMul", "Softmax", "Stream", "TopkSigmoid", "TopkSoftmax", "Variant", "count", "from_dict", "growth",
-    "operator_named", "problem_of",
+    "Adam", "AllGather", "AllReduce", "AllToAll", "Attention", "AttentionBackward", "BiasRelu", "Bmm", "CachedAttention",
+    "Convert", "CoreToCore", "Counts", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "HostCopy",
+    "LayerNorm", "LmHead", "Matmul", "MixedIntensity", "MlaDecode", "MlaPrefill", "Mma", "PeerCopy", "PointerChase",
+    "QuantizedMatmul", "ReduceScatter", "Relu", "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream",
+    "TopkSigmoid", "TopkSoftmax", "count", "growth",
 ]  # fmt: skip

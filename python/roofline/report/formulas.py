@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ def _whole(value: Fraction) -> str:
     return str(value.numerator) if value.denominator == 1 else f"{value.numerator} / {value.denominator}"
 
 
+@functools.total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
     """A value and the product it came from: factor · factors. A sum is one factor in parentheses. Compared by value."""
@@ -102,9 +104,6 @@ class Term:
     def __index__(self) -> int:
         return int(self.value)
 
-    def __int__(self) -> int:
-        return int(self.value)
-
     def __float__(self) -> float:
         return float(self.value)
 
@@ -119,15 +118,6 @@ class Term:
 
     def __lt__(self, other: Any) -> bool:
         return self.value < Term.of(other).value
-
-    def __le__(self, other: Any) -> bool:
-        return self.value <= Term.of(other).value
-
-    def __gt__(self, other: Any) -> bool:
-        return self.value > Term.of(other).value
-
-    def __ge__(self, other: Any) -> bool:
-        return self.value >= Term.of(other).value
 
 
 def _symbolic(problem: Operator) -> Operator:

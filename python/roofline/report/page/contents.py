@@ -271,11 +271,6 @@ def _advice(machine: Machine, listed: Sequence[Measurement]) -> Table:
                  wide=("problem", "change", "why"))  # fmt: skip
 
 
-def _warnings(machine: Machine, results: Results) -> list[str]:
-    ends = [line for line in text.end_check_lines(machine) if "did not move (" not in line]
-    return [*reasons(results), *sanity_lines(machine), *ends, *results.notes]
-
-
 def _commands(machine: Machine, results: Results) -> list[str]:
     """What was run, as far as the files say, and what writes this page again."""
     run, provenance = text.report_facts(machine), machine.provenance
@@ -309,6 +304,8 @@ def page_contents(machine: Machine, results: Results) -> dict[str, Any]:
     data = {"ceilings": _ceilings(machine, listed), "points": points, "levels": list(LEVELS)[::-1],
             "predicted": _predicted(listed), "near": NEAR}  # fmt: skip
     rows = _rows(listed, table)
+    ends = text.end_check_lines(machine)
+    moved = [line for line in ends if "did not move (" not in line]
     return {
         "title": f"Roofline of {machine.name}",
         "machine": machine,
@@ -332,9 +329,9 @@ def page_contents(machine: Machine, results: Results) -> dict[str, Any]:
         "quantities": QUANTITIES,
         "prediction": text.prediction_lines(listed),
         "advice": _advice(machine, listed),
-        "warnings": _warnings(machine, results),
+        "warnings": [*reasons(results), *sanity_lines(machine), *moved, *results.notes],
         "left_out": text.left_out_lines(machine),
-        "ends": text.end_check_lines(machine),
+        "ends": ends,
         "commands": _commands(machine, results),
         "rules": text.RULES,
     }
