@@ -71,14 +71,18 @@ def test_the_prediction_comes_from_the_brackets_before() -> None:
     assert m.prediction["terms"]["launch"] == pytest.approx(min(launch.before_samples))
 
 
-def test_the_compute_roof_is_that_of_the_arithmetic_of_the_kernel() -> None:
+@pytest.mark.parametrize(("dtype", "expected"), [("fp16", "int16"), ("fp32", "int8")])
+def test_the_compute_roof_is_that_of_the_arithmetic_of_the_kernel(dtype: str, expected: str) -> None:
     device = open_device("cpu")
-    problem = QuantizedMatmul(rows=4, columns=64, inner=128, dtype="fp16")
+    problem = QuantizedMatmul(rows=4, columns=64, inner=128, dtype=dtype)
     m = roofline.measure(problem, device=device, policy=FAST)
-    assert m.plan["arithmetic"] == "int16"
+    arithmetic = m.plan.get("arithmetic", "fp32")
+    assert arithmetic == expected or (dtype == "fp32" and "vnni" not in m.plan["implementation"])
     roof = next(b for b in m.brackets if b.kind == "compute")
-    assert roof.problem["dtype"] == ("int16" if fma_isas(device, "int16") else "fp32")
+    assert roof.problem["dtype"] == (arithmetic if fma_isas(device, arithmetic) else "fp32")
     assert m.prediction["terms"]["compute"] == pytest.approx(m.total_flops / roof.median_before)
+    work = problem.work(m.plan)["product"]
+    assert work == (3 if arithmetic == "int8" else 1) * problem.operations()["product"]
 
 
 def test_sampled_rows_of_results_of_two_sizes() -> None:

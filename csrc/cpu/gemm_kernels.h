@@ -43,12 +43,14 @@ struct GemmPart {
 // scales [width], zero points [width] if there are any, numbers [padded, width]. `padded` is a multiple of 4; of 4 bits, four rows are
 // words [width / 2]: the 4 bits from 16 (r mod 2) + 8 (r / 2) + 4 h on of word j are row r of column j + h width / 2, plus 8.
 struct QuantizedPart : GemmPart {
+  static constexpr std::int64_t kPadding = 16;  // words behind each row, or plane, of what `fix` and `fix_digits` write
   std::int64_t group;    // rows of b that share a scale
   std::int64_t groups;   // of each strip
+  bool longer;           // whether `few` takes twice QuantizedKernels::chunk rows of b at a time
   Stored scale;          // of scales and zero points: fp32, bf16, fp16
   bool zeros;
-  const float* sums;         // of a [rows, groups, sums of a group]: of `few` up to tile_rows rows, by `add_up`
-  const float* scales_of_a;  // of `few_fixed`: as many, by `fix`
+  const float* sums;         // of a [rows, groups, chunks of a group]: of `few` up to tile_rows rows, by `add_up`
+  const float* scales_of_a;  // of `few_fixed` and `few_digits`: as many, by `fix` and `fix_digits`
 };
 
 struct GemmKernels {
@@ -88,7 +90,7 @@ struct GemmKernels {
 // [0]: 8 bits, [1]: 4 bits.
 struct QuantizedKernels {
   int width, tile_rows;   // as those of GemmKernels
-  std::int64_t chunk[2];           // rows of b for which `few` wants one sum of a
+  std::int64_t chunk[2];           // rows of b that `few` takes at a time at least
   void (*few[2])(const QuantizedPart&);
   void (*few_fixed[2])(const QuantizedPart&);  // a are the pairs of `fix`, and b too lies in pairs of rows
   void (*block[2])(const QuantizedPart&);
@@ -96,10 +98,15 @@ struct QuantizedKernels {
   void (*widen[2])(const QuantizedPart&, const char* strip, std::int64_t k, std::int64_t n, float* wide);
   // sums[rows, groups, (group - 1) / chunk + 1], the last one of a group over what is left of it.
   void (*add_up)(const float* a, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group, std::int64_t chunk);
-  // a in 16 bits, rounded: pairs [rows, groups, (group + 3) / 4 * 2], filled up with 0, which times their scale in scales[rows, groups,
-  // chunks] are a, and sums as those of add_up. What is not finite makes its sums NaN.
+  // Of 4 bits, a are the digits of `fix_digits`; null where a set multiplies no bytes.
+  void (*few_digits[2])(const QuantizedPart&);
+  // a in 16 bits, rounded: rows of pairs [groups, (group + 3) / 4 * 2], filled up with 0, which times their scale in
+  // scales[rows, groups, chunks] are a, and sums as those of add_up. What is not finite makes its sums NaN.
   void (*fix)(const float* a, std::uint32_t* pairs, float* scales, float* sums, std::int64_t rows, std::int64_t inner,
               std::int64_t group, std::int64_t chunk);
+  // The same with an error of 2^-24 of the largest: of each row three planes [groups, (group + 3) / 4] of words of four digits.
+  void (*fix_digits)(const float* a, std::uint32_t* planes, float* scales, float* sums, std::int64_t rows, std::int64_t inner,
+                     std::int64_t group, std::int64_t chunk);
 };
 
 ROOFLINE_DECLARE_TABLES(GemmKernels, gemm);

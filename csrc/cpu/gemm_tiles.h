@@ -218,9 +218,9 @@ Functions<Rows...> functions(std::integer_sequence<int, Rows...>);
 using OfRows = decltype(functions(std::make_integer_sequence<int, kTileRows>()));
 
 // Rows in parts of nearly one size, none more than a tile: part(begin, rows).
-template <class Part>
+template <Index Most = kTileRows, class Part>
 ROOFLINE_INLINE void in_tiles(Index rows, Part part) {
-  const Index tiles = (rows + kTileRows - 1) / kTileRows;
+  const Index tiles = (rows + Most - 1) / Most;
   for (Index i = 0, begin = 0; i < tiles; ++i) {
     const Index n = rows / tiles + (i < rows % tiles);
     part(begin, n);

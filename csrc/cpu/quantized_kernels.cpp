@@ -2,16 +2,20 @@
 // as they are stored, n, is put right once for each group, scale sum(a (n - zero)) = scale sum(a n) - scale zero sum(a), where sum(a)
 // is the same for all columns. Of 4 bits what is in registers is 1 + n / 16, and the rest is part of the zero point. Where a has 16
 // bits itself it is rounded to 16-bit fixed point with a scale for each chunk of a group, and meets n, or 8 + n of 4 bits: two
-// products in one instruction, at an error of 2^-16 of the largest. For more rows a strip becomes fp32 as it is read from memory,
-// or pairs of bf16 for the kernels that multiply these.
+// products in one instruction, at an error of 2^-16 of the largest. a of fp32 becomes three digits of 8 bits, at an error of
+// 2^-23.9, which meet 8 + n: four products in one instruction. For more rows a strip becomes fp32 as it is read from memory, or
+// pairs of bf16 for the kernels that multiply these.
 #include "cpu/gemm_strips.h"
 
 namespace roofline::cpu {
 namespace {
 
+constexpr float kBase = 250;  // of digits: what is left of a rounded number is at most half of it, which 8 bits hold
+
 // in registers = kUnit n + kOffset, for the number n that is meant.
 struct Bytes {
   static constexpr bool kWide = false;
+  static constexpr int kNumbers = 1;  // of a word of a
   static constexpr Index kRowBytes = kWidth;
   static constexpr float kUnit = 1, kOffset = 0;
   using Sum = Floats;
@@ -23,6 +27,7 @@ struct Bytes {
 
 struct Nibbles {
   static constexpr bool kWide = false;
+  static constexpr int kNumbers = 1;
   static constexpr Index kRowBytes = kLanes;  // four rows are kLanes words
   static constexpr float kUnit = 0.0625f, kOffset = 1.5f;  // 1 + (n + 8) / 16
   using Sum = Floats;
@@ -35,11 +40,13 @@ struct Nibbles {
 
 // The same numbers in pairs of rows, for a in pairs of 16 bits. Their rows are pairs.
 struct BytePairs : Int8Strip {
+  static constexpr int kNumbers = 2;
   static constexpr float kUnit = 1, kOffset = 0;
 };
 
 struct NibblePairs {
   static constexpr bool kWide = false;
+  static constexpr int kNumbers = 2;
   static constexpr Index kRowBytes = 2 * kLanes;
   static constexpr float kUnit = 1, kOffset = 8;
   using Sum = Integers;
@@ -49,12 +56,25 @@ struct NibblePairs {
   }
 };
 
+#if defined(__AVX512VNNI__) || defined(ROOFLINE_SIMDE)
+// Four rows in the bytes of words, for a in digits of 8 bits. Their rows are fours.
+struct NibbleQuads {
+  static constexpr bool kWide = false;
+  static constexpr int kNumbers = 4;
+  static constexpr Index kRowBytes = 4 * kLanes;
+  static constexpr float kUnit = 1, kOffset = 8;
+  struct Sum : Integers {
+    ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return in_order(add_byte_quads(b, a, c)); }
+  };
+  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
+    const auto* const p = reinterpret_cast<const std::uint32_t*>(b + (base + u) * kRowBytes);
+    low = nibble_quads(p, 0), high = nibble_quads(p, 1);
+  }
+};
+#endif
+
 template <class B>
-constexpr Index kPartOfGroup = 1024 / B::kRowBytes;  // rows of b that `few` takes at a time
-template <>
-constexpr Index kPartOfGroup<BytePairs> = kPartOfGroup<Bytes>;
-template <>
-constexpr Index kPartOfGroup<NibblePairs> = kPartOfGroup<Nibbles>;
+constexpr Index kChunk = 1024 * B::kNumbers / B::kRowBytes;  // rows of b that `few` takes at a time, or twice as many
 
 ROOFLINE_INLINE Vec number(Stored stored, const char* p, Index at) {
   if (stored == Stored::fp32) return load(reinterpret_cast<const float*>(p) + at);
@@ -65,9 +85,12 @@ ROOFLINE_INLINE Vec number(Stored stored, const char* p, Index at) {
 template <class Strip>
 struct Groups {
   using B = Strip;
-  static constexpr bool kPairs = std::is_same_v<typename B::Sum, Integers>;
+  static constexpr int kNumbers = B::kNumbers;
+  static constexpr bool kFixed = kNumbers > 1;
+  static constexpr int kDigits = kNumbers == 4 ? 3 : 1;
+  static constexpr int kMostRows = kTileRows / kDigits;  // of a tile
   static constexpr Index kMostDirect = 0;  // scales are met as strips are widened
-  static constexpr Index kRow = kPairs ? B::kRowBytes / 2 : B::kRowBytes;  // bytes of a row of b
+  static constexpr Index kRow = B::kRowBytes / kNumbers;  // bytes of a row of b
 
   ROOFLINE_INLINE Index row(const QuantizedPart& part) { return kWidth * (part.scale == Stored::fp32 ? 4 : 2); }  // bytes of scales
   ROOFLINE_INLINE Index header(const QuantizedPart& part) { return row(part) * (part.zeros ? 2 : 1); }
@@ -81,7 +104,9 @@ struct Groups {
   ROOFLINE_INLINE Index end_of_group(const QuantizedPart& part, Index k) {
     return least((k / part.group + 1) * part.group, part.inner);
   }
-  ROOFLINE_INLINE Index after(const QuantizedPart& part, Index k) { return least(k + kPartOfGroup<B>, end_of_group(part, k)); }
+  ROOFLINE_INLINE Index after(const QuantizedPart& part, Index k) {
+    return least(k + (kChunk<B> << part.longer), end_of_group(part, k));
+  }
 
   // What a half of a strip's columns multiplies what is in registers with, and then takes away, in a group that begins at p.
   ROOFLINE_INLINE void factors(const QuantizedPart& part, const char* p, int half, Vec& scale, Vec& away) {
@@ -94,30 +119,38 @@ struct Groups {
   struct Place {
     Index k, header, numbers, a, sum;  // where the group's header, its rows from k on, those of a, and the sum of these lie
   };
-  ROOFLINE_INLINE Index sums_of_group(const QuantizedPart& part) { return (part.group - 1) / kPartOfGroup<B> + 1; }
-  // Of rows of a, and of their sums.
-  ROOFLINE_INLINE Index stride(const QuantizedPart& part) { return kPairs ? part.groups * padded(part) / 2 : part.inner; }
+  ROOFLINE_INLINE Index sums_of_group(const QuantizedPart& part) { return ((part.group - 1) / kChunk<B> >> part.longer) + 1; }
+  // Words from one plane of a to the next, and from one row to the next of a and of its sums.
+  ROOFLINE_INLINE Index plane(const QuantizedPart& part) {
+    return kFixed ? part.groups * padded(part) / kNumbers + QuantizedPart::kPadding : part.inner;
+  }
+  ROOFLINE_INLINE Index stride(const QuantizedPart& part) { return kDigits * plane(part); }
   ROOFLINE_INLINE Index sums_stride(const QuantizedPart& part) { return part.groups * sums_of_group(part); }
   ROOFLINE_INLINE Place place(const QuantizedPart& part, Index k) {
     const Index group = k / part.group, within = k - group * part.group, begin = group * group_bytes(part);
-    return {k, begin, begin + header(part) + within / 4 * 4 * kRow, kPairs ? (group * padded(part) + within) / 2 : k,
-            group * sums_of_group(part) + within / kPartOfGroup<B>};
+    return {k, begin, begin + header(part) + within / 4 * 4 * kRow, kFixed ? (group * padded(part) + within) / kNumbers : k,
+            group * sums_of_group(part) + (within / kChunk<B> >> part.longer)};
   }
 
   template <int Rows>
   static void add_group(const QuantizedPart& part, const float* a, const float* sums_of_a, const char* group, const char* b, Index n,
                         float* into) {
     const Index step = sums_stride(part);
-    Vec sums[Rows][2];
-    multiply<B, true>(Plain{a, stride(part)}, b, kPairs ? (n + 1) / 2 : n, sums, in_flight(part));
+    Vec sums[kDigits * Rows][2];
+    multiply<B, true>(Plain{a, plane(part)}, b, (n + kNumbers - 1) / kNumbers, sums, in_flight(part));
     for (int half = 0; half < 2; ++half) {
       Vec scale, away;
       factors(part, group, half, scale, away);
 #pragma GCC unroll 14
       for (int r = 0; r < Rows; ++r) {
         float* const p = into + r * kWidth + half * kLanes;
-        Vec sum = sums[r][half];
-        if constexpr (kPairs) sum = mul(of_words(sum), set1(part.scales_of_a[sums_of_a - part.sums + r * step]));
+        Vec sum = sums[kDigits * r][half];
+        if constexpr (kFixed) {
+          sum = of_words(sum);
+#pragma GCC unroll 2
+          for (int i = 1; i < kDigits; ++i) sum = fma(sum, set1(kBase), of_words(sums[kDigits * r + i][half]));
+          sum = mul(sum, set1(part.scales_of_a[sums_of_a - part.sums + r * step]));
+        }
         store(p, sub(fma(scale, sum, load(p)), mul(away, set1(sums_of_a[r * step]))));
       }
     }
@@ -134,14 +167,14 @@ struct Groups {
     const float* const a = static_cast<const float*>(part.a) + place.a;
     if (place.numbers == place.header + header(part))  // the group's first rows: `multiply` prefetches rows, and no header
       for (Index line = 0; line < header(part); line += 64) __builtin_prefetch(strip + place.header + line + in_flight(part), 0, 2);
-    if (kPairs || part.rows <= kTileRows)
-      return in_tiles(part.rows, [&](Index row, Index rows) {
-        decltype(of_groups(std::make_integer_sequence<int, kTileRows>()))::kAdd[rows - 1](
+    if (kFixed || part.rows <= kTileRows)
+      return in_tiles<kMostRows>(part.rows, [&](Index row, Index rows) {
+        decltype(of_groups(std::make_integer_sequence<int, kMostRows>()))::kAdd[rows - 1](
             part, a + row * stride(part), part.sums + row * sums_stride(part) + place.sum, strip + place.header, strip + place.numbers, n,
             sums + row * kWidth);
       });
-    if constexpr (!kPairs) {
-      alignas(64) float wide[kPartOfGroup<B> * kWidth];
+    if constexpr (!kFixed) {
+      alignas(64) float wide[2 * kChunk<B> * kWidth];
       widen(part, strip, place.k, n, wide);
       add_rows<WideStrip<Floats>, false>(part, a, reinterpret_cast<const char*>(wide), n, sums);
     }
@@ -176,6 +209,16 @@ struct Groups {
   }
 };
 
+// Of n words of four bytes the second and the third change places: so b holds its rows.
+ROOFLINE_INLINE void in_order_of_rows(std::uint8_t* bytes, Index n) {
+  for (Index i = 0; i < n; ++i) {
+    std::uint32_t word;
+    __builtin_memcpy(&word, bytes + 4 * i, sizeof word);
+    word = (word & 0xFF0000FFu) | (word & 0xFF00u) << 8 | (word >> 8 & 0xFF00u);
+    __builtin_memcpy(bytes + 4 * i, &word, sizeof word);
+  }
+}
+
 template <class B>
 void widen(const QuantizedPart& part, const char* strip, Index k, Index n, float* wide) {
   B::widen(part, strip, k, n, wide);
@@ -192,16 +235,23 @@ void add_up(const float* a, float* sums, Index rows, Index inner, Index group, I
       }
 }
 
-// Every chunk of a as 16-bit numbers times a scale. Adding 1.5 2^23 leaves a rounded number in the last bits of a float.
-void fix(const float* a, std::uint32_t* pairs, float* scales, float* sums, Index rows, Index inner, Index group, Index chunk) {
+// Every chunk of a as numbers of 16 bits times a scale, or of three digits, in planes. Adding 1.5 2^23 leaves a rounded number in
+// the last bits of a float.
+template <class B>
+void fix(const float* a, std::uint32_t* words, float* scales, float* sums, Index rows, Index inner, Index group, Index chunk) {
+  constexpr int kDigits = Groups<B>::kDigits;
+  using Digit = std::conditional_t<kDigits == 1, std::uint16_t, std::uint8_t>;
+  constexpr float kUnits = kDigits == 1 ? 1 : kBase * kBase;  // of the first digit
   const Vec magic = set1(12582912.0f);
-  const Index padded = (group + 3) / 4 * 4;
-  alignas(64) float all[kPartOfGroup<NibblePairs> + kLanes];
-  alignas(64) std::uint16_t low[kPartOfGroup<NibblePairs> + kLanes];  // halves of these words
-  for (Index row = 0; row < rows; ++row) {
+  const Index padded = (group + 3) / 4 * 4, plane = (inner + group - 1) / group * padded + QuantizedPart::kPadding * B::kNumbers;
+  auto* to = reinterpret_cast<Digit*>(words);
+  alignas(64) float all[kDigits][2 * kChunk<B> + kLanes];
+  alignas(64) Digit low[2 * kChunk<B> + kLanes];  // bits of these words
+  for (Index row = 0; row < rows; ++row, to += kDigits * plane) {
     Vec odd = zero();  // NaN where a number is not finite
     float* const of_row = scales;
-    for (Index first = 0; first < inner; first += group, pairs += padded / 2)
+    Digit* of_group = to;
+    for (Index first = 0; first < inner; first += group, of_group += padded)
       for (Index k = first; k < first + group; k += chunk, ++scales, ++sums) {
         const float* const from = a + row * inner + k;
         const Index n = least(least(chunk, first + group - k), inner - k), room = least(chunk, first + padded - k);
@@ -211,20 +261,29 @@ void fix(const float* a, std::uint32_t* pairs, float* scales, float* sums, Index
           top = max(top, max(x, sub(zero(), x)));
           odd = add(odd, sub(x, x));
         }
-        const float scale = reduce_max(top) * (1 / 32767.0f);
-        const Vec inverse = set1(scale > 1e-37f ? 1 / scale : 0);
+        const float scale = reduce_max(top) * (1 / (kUnits * (kDigits == 1 ? 32767.0f : 127.0f)));
+        const Vec inverse = set1(scale > 1e-37f ? 1 / (scale * kUnits) : 0);
         for (Index i = 0; i < room; i += kLanes) {
           const Vec x = i < n ? get(from + i, static_cast<int>(least(kLanes, n - i)), zero()) : zero();
-          const Vec rounded = add(mul(x, inverse), magic);
-          sum = add(sum, sub(rounded, magic));
-          store(all + i, rounded);
+          Vec rest = mul(x, inverse), whole = zero();
+#pragma GCC unroll 3
+          for (int digit = 0; digit < kDigits; ++digit) {
+            const Vec rounded = add(rest, magic), number = sub(rounded, magic);
+            store(all[digit] + i, rounded);
+            whole = fma(whole, set1(kBase), number);
+            rest = mul(sub(rest, number), set1(kBase));
+          }
+          sum = add(sum, whole);
         }
-        for (Index i = 0; i < room; ++i) {
-          std::uint32_t word;
-          __builtin_memcpy(&word, all + i, sizeof word);
-          low[i] = static_cast<std::uint16_t>(word);
+        for (int digit = 0; digit < kDigits; ++digit) {
+          for (Index i = 0; i < room; ++i) {
+            std::uint32_t word;
+            __builtin_memcpy(&word, all[digit] + i, sizeof word);
+            low[i] = static_cast<Digit>(word);
+          }
+          if constexpr (kDigits > 1) in_order_of_rows(low, room / 4);
+          __builtin_memcpy(of_group + digit * plane + k - first, low, static_cast<std::size_t>(room) * sizeof(Digit));
         }
-        __builtin_memcpy(pairs + (k - first) / 2, low, static_cast<std::size_t>(room) * 2);
         *scales = scale, *sums = scale * reduce_add(sum);
       }
     if (inner) *of_row += reduce_add(odd);
@@ -236,13 +295,21 @@ void fix(const float* a, std::uint32_t* pairs, float* scales, float* sums, Index
 extern const QuantizedKernels ROOFLINE_TABLE(quantized) = {
     kWidth,
     kTileRows,
-    {kPartOfGroup<Bytes>, kPartOfGroup<Nibbles>},
+    {kChunk<Bytes>, kChunk<Nibbles>},
     {few<Groups<Bytes>>, few<Groups<Nibbles>>},
     {few<Groups<BytePairs>>, few<Groups<NibblePairs>>},
     {block<Groups<Bytes>>, block<Groups<Nibbles>>},
     {widen<Groups<Bytes>>, widen<Groups<Nibbles>>},
     add_up,
-    fix,
+#if defined(__AVX512VNNI__) || defined(ROOFLINE_SIMDE)
+    {nullptr, few<Groups<NibbleQuads>>},
+    fix<NibblePairs>,
+    fix<NibbleQuads>,
+#else
+    {},
+    fix<NibblePairs>,
+    nullptr,
+#endif
 };
 
 }  // namespace roofline::cpu

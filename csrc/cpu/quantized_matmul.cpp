@@ -23,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostColumns = 512;   // of a part: packing a block of a costs 1 or 2 % of what it is used for
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr int kMostWidth = 64;
+constexpr std::int64_t kMostOfShortChunks = 2;  // rows that memory limits
 // Numbers of a that a thread rather prepares again than wakes others, and fetches what they have written.
 constexpr std::int64_t kMadeAgain = 1024;
 
@@ -104,15 +105,18 @@ void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const Ge
   }
 }
 
+int which_of(const QuantizedMatmul& problem) { return problem.b_dtype == DType::int8 ? 0 : 1; }
+
 // Whether a of 16 bits becomes 16-bit fixed point: up to two tiles of rows, beside whose sums what takes weights of 4 bits apart
 // needs the registers of two rows. More rows are faster in strips of pairs, made once for all of them. Not on NEON for 8 bits:
-// two products of pairs are four instructions there, and two of fp32.
-bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, int tile_rows) {
-  const std::int64_t most = std::max(tile_rows, 2 * (tile_rows - 2));
-  return problem.dtype != DType::fp32 && problem.rows <= most && (problem.b_dtype == DType::int4 || isa != Isa::neon);
+// two products of pairs are four instructions there, and two of fp32. Few rows of fp32 meet 4 bits in digits: a third of the
+// instructions that take b apart into fp32, and three multiply four numbers, not four.
+bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, const QuantizedKernels& table) {
+  const std::int64_t most = std::max(table.tile_rows, 2 * (table.tile_rows - 2));
+  if (problem.dtype == DType::fp32)
+    return table.few_digits[which_of(problem)] && problem.rows <= GemmKernels::kMostFewRows;
+  return problem.rows <= most && (problem.b_dtype == DType::int4 || isa != Isa::neon);
 }
-
-int which_of(const QuantizedMatmul& problem) { return problem.b_dtype == DType::int8 ? 0 : 1; }
 
 // Measured on strips of one group of 4 bits: its scales of bf16 are as long as four of its rows.
 int streams_of_few_bits(const QuantizedKernels& table, Device& device) {
@@ -131,11 +135,14 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   const Stored type = stored(problem.dtype, "quantized_matmul"), c_type = stored(problem.out_dtype, "quantized_matmul");
   const bool rounded = c_type != Stored::fp32;
   const int which = which_of(problem);
-  const std::int64_t chunk = table->chunk[which];
   const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner, strips = packing.strips;
 
   const bool few = fixed || rows <= GemmKernels::kMostFewRows;
   const int streams = few ? streams_of_few_bits(*table, device) : 1;
+  const bool summed = fixed || rows <= table->tile_rows;  // a over chunks of groups
+  // Arithmetic limits some rows, and the longer a chunk is, the fewer times its sums meet scales: up to what is in flight.
+  const bool longer = summed && rows > kMostOfShortChunks && 2 * streams <= GemmKernels::kMostStreams;
+  const std::int64_t chunk = table->chunk[which] << longer;
   const Blocks most = blocks_of(table->width, table->tile_rows, 1, device.caches());
   const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
   const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), row_parts);
@@ -152,11 +159,12 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   // Few rows: a in fp32, and its sums over groups.
   const bool widened = few && type != Stored::fp32;
   const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "quantized_matmul: a in fp32")) : 0;
-  const bool summed = fixed || rows <= table->tile_rows;
   const std::int64_t sums_of_a =
       summed ? product({rows, problem.groups, parts_of(problem.group, chunk), 4}, "quantized_matmul: sums of a") : 0;
-  // In fixed point: a in pairs, with scales beside the sums.
-  const std::int64_t pairs = problem.groups * (parts_of(problem.group, 4) * 2);  // of a row
+  // In fixed point: a in pairs, or planes of digits, with scales beside the sums.
+  const bool digits = fixed && type == Stored::fp32;
+  const std::int64_t fours = problem.groups * parts_of(problem.group, 4), padding = QuantizedPart::kPadding;
+  const std::int64_t pairs = digits ? 3 * (fours + padding) : 2 * fours + padding;  // words of a row
   const std::int64_t scales_of_a = fixed ? sums_of_a : 0, pair_bytes = fixed ? product({rows, pairs, 4}, "quantized_matmul: a in pairs") : 0;
   // Each thread makes its own of a small a.
   const std::int64_t copy_bytes = wide_bytes + whole_pages(sums_of_a) + whole_pages(scales_of_a) + whole_pages(pair_bytes);
@@ -176,8 +184,10 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   bound.plan.set("column_block", std::min(columns, part_columns));
   bound.plan.set("inner_block", inner_block);
   if (fixed) {
-    bound.plan.set("arithmetic", "int16");
-    bound.plan.set("a_stored", "int16 with a scale for " + std::to_string(std::min(problem.group, chunk)) + " numbers");
+    bound.plan.set("arithmetic", digits ? "int8" : "int16");
+    if (digits) bound.plan.set("digits", 3);
+    bound.plan.set("a_stored", (digits ? "three digits of int8 with a scale for " : "int16 with a scale for ") +
+                                   std::to_string(std::min(problem.group, chunk)) + " numbers");
   }
   if (few) bound.plan.set("streams", streams);
   bound.plan.set("threads", device.threads());
@@ -196,9 +206,10 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
       }
       const std::int64_t each = rows ? sums_of_a / 4 / rows : 0;
       float* const sums_to = copy_of(of_a, worker) + own.first * each;
+      const auto fix = digits ? table->fix_digits : table->fix;
       if (fixed)
-        table->fix(from, copy_of(fixed_a, worker) + own.first * pairs, copy_of(scales, worker) + own.first * each, sums_to,
-                   own.size(), inner, problem.group, chunk);
+        fix(from, copy_of(fixed_a, worker) + own.first * pairs, copy_of(scales, worker) + own.first * each, sums_to, own.size(),
+            inner, problem.group, chunk);
       else if (summed)
         table->add_up(from, sums_to, own.size(), inner, problem.group, chunk);
     };
@@ -227,9 +238,10 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
       part.first = 0, part.last = last - first, part.inner_block = inner_block;
       part.a_stored = widened ? Stored::fp32 : type;
       part.streams = streams;
-      part.group = problem.group, part.groups = problem.groups, part.scale = packing.scale, part.zeros = problem.zero != nullptr;
+      part.group = problem.group, part.groups = problem.groups, part.longer = longer;
+      part.scale = packing.scale, part.zeros = problem.zero != nullptr;
       part.sums = copy_of(of_a, worker), part.scales_of_a = copy_of(scales, worker);
-      (fixed ? table->few_fixed : few ? table->few : table->block)[which](part);
+      (digits ? table->few_digits : fixed ? table->few_fixed : few ? table->few : table->block)[which](part);
       for (std::int64_t row = 0; rounded && row < own.size(); ++row)
         plain->narrow[index(c_type)](part.c + row * n, c + ((own.first + row) * columns + column) * 2, n);
     });
@@ -281,7 +293,7 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   const Packing packing = packing_of(problem, table->width);
   const std::int64_t packed_bytes = product({packing.strips, packing.strip_bytes}, "quantized_matmul: packed b");
   const std::shared_ptr<void> packed = workspace(device, static_cast<std::size_t>(packed_bytes));
-  const bool fixed = in_fixed_point(problem, isa, table->tile_rows);
+  const bool fixed = in_fixed_point(problem, isa, *table);
   const auto begin = Clock::now();
   device.pool().for_each(packing.strips, [&](int, std::int64_t strip) {
     pack_strip(problem, packing, plain, fixed, strip, static_cast<char*>(packed.get()) + strip * packing.strip_bytes);
@@ -303,7 +315,8 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
 std::vector<KernelEntry> quantized_matmul_kernels() {
   using K = Kernel<QuantizedMatmul, Device>;
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
-  return {own(DType::fp32, "our own kernels: b of 8 or 4 bits packed in bind and taken apart in registers; sums in fp32"),
+  return {own(DType::fp32, "our own kernels: b of 8 or 4 bits packed in bind and taken apart in registers; sums in fp32; few rows "
+                           "of a meet 4 bits in three digits of int8 where four products are one instruction"),
           own(DType::bf16, "as fp32, with a read in bf16; few rows of a become 16-bit fixed point; of many rows b is rounded to "
                            "bf16 where there are kernels for pairs"),
           own(DType::fp16, "as fp32, with a read in fp16; few rows of a become 16-bit fixed point")};

@@ -32,29 +32,34 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
     return std::max(-most, std::min(most - 1, static_cast<int>(std::floor(random_uniform(11, i) * most / 1.7))));
   }
 
-  // The same product with a rounded to 16-bit numbers: each term errs by at most half of 2^-15 of the largest a times a weight.
-  void check_fixed(QuantizedPart part, int which, const std::vector<double>& expected) const {
+  // The same product with a rounded to 16-bit numbers, or to digits: each term errs by at most half of a unit times a weight, and
+  // the largest a has 32767 units, or 127 250 250.
+  void check_fixed(QuantizedPart part, int which, bool digits, const std::vector<double>& expected) const {
     const QuantizedKernels& table = *GetParam().table;
-    const std::int64_t chunk = table.chunk[which];
-    const std::int64_t pairs = part.groups * ((part.group + 3) / 4 * 2), chunks = part.groups * ((part.group - 1) / chunk + 1);
+    const std::int64_t chunk = table.chunk[which] << part.longer;
+    const auto fix = digits ? table.fix_digits : table.fix;
+    const auto few = (digits ? table.few_digits : table.few_fixed)[which];
+    const std::int64_t fours = part.groups * ((part.group + 3) / 4), padding = QuantizedPart::kPadding;
+    const std::int64_t pairs = digits ? 3 * (fours + padding) : 2 * fours + padding;
+    const std::int64_t chunks = part.groups * ((part.group - 1) / chunk + 1);
     Floats a(part.rows * pairs, 1), scales(part.rows * chunks, 0), sums(part.rows * chunks, 2), c(part.rows * part.columns, 3);
     for (Floats* each : {&a, &scales, &sums, &c}) each->fill(5);
     const auto* const exact = static_cast<const float*>(part.a);
     auto* const words = reinterpret_cast<std::uint32_t*>(a.data());
-    table.fix(exact, words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
+    fix(exact, words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
     part.a = a.data(), part.sums = sums.data(), part.scales_of_a = scales.data(), part.c = c.data();
-    table.few_fixed[which](part);
+    few(part);
     double top = 0;
     for (std::int64_t i = 0; i < part.rows * part.inner; ++i) top = std::max(top, std::abs(static_cast<double>(exact[i])));
     const double most = 0.75 * ((which ? 8 : 128) + 5);  // of a weight with its zero point
-    const double error = (top / 65534 * 1.01 + 1e-7) * most * part.inner + 1e-5;
+    const double error = (top / (digits ? 15.875e6 : 65534) * 1.01 + 1e-7) * most * part.inner + 1e-5;
     for (std::size_t i = 0; i < expected.size(); ++i)
       ASSERT_NEAR(c[static_cast<std::int64_t>(i)], expected[i], error) << "number " << i;
     std::vector<float> infinite(exact, exact + part.rows * part.inner);
     const std::int64_t odd = part.rows / 2;
     infinite[(odd + 1) * part.inner - 1] = HUGE_VALF;
-    table.fix(infinite.data(), words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
-    table.few_fixed[which](part);
+    fix(infinite.data(), words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
+    few(part);
     for (std::int64_t i = 0; i < part.rows * part.columns; ++i)
       ASSERT_EQ(std::isfinite(c[i]), i / part.columns != odd) << "number " << i;
     for (Floats* each : {&a, &scales, &sums, &c}) EXPECT_TRUE(each->guarded());
@@ -76,7 +81,8 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
     GemmKernels sizes{};
     sizes.width = width;
     Floats workspace(few ? sizes.few_floats(rows) : sizes.block_floats(rows, inner_block), 0);
-    const std::int64_t parts = (group - 1) / table.chunk[which] + 1;
+    const bool longer = rows % 2;
+    const std::int64_t chunk = table.chunk[which] << longer, parts = (group - 1) / chunk + 1;
     Floats sums(rows * groups * parts, 0);
     a.fill(1);
     c.fill(7);
@@ -99,12 +105,13 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
           }
         }
       }
-    table.add_up(a.data(), sums.data(), rows, inner, group, table.chunk[which]);
+    table.add_up(a.data(), sums.data(), rows, inner, group, chunk);
     QuantizedPart part{};
     part.a = a.data(), part.b = packed.data(), part.c = c.data(), part.workspace = workspace.data();
     part.rows = rows, part.columns = columns, part.c_stride = columns, part.inner = inner;
     part.first = 0, part.last = strips, part.inner_block = inner_block;
-    part.group = group, part.groups = groups, part.scale = narrow ? Stored::bf16 : Stored::fp32, part.zeros = zeros, part.sums = sums.data();
+    part.group = group, part.groups = groups, part.longer = longer;
+    part.scale = narrow ? Stored::bf16 : Stored::fp32, part.zeros = zeros, part.sums = sums.data();
     (few ? table.few : table.block)[which](part);
     std::vector<double> sums_of_rows;
     for (std::int64_t row = 0; row < rows; ++row)
@@ -115,13 +122,14 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
         ASSERT_NEAR(c[row * columns + column], sum, 1e-7 * (1 << bits) * (inner + 16)) << "row " << row << " column " << column;
         sums_of_rows.push_back(sum);
       }
+    if (few && table.few_digits[which]) check_fixed(part, which, true, sums_of_rows);
     if (few && rows <= table.tile_rows) {
       for (std::int64_t at = 0; bits == 8 && at < bytes; at += group_bytes) {  // rows of 8 bits in pairs
         const std::vector<std::uint8_t> from(to + at + header, to + at + group_bytes);
         for (std::int64_t row = 0; row < padded; ++row)
           for (std::int64_t j = 0; j < width; ++j) to[at + header + (row / 2 * width + j) * 2 + row % 2] = from[row * width + j];
       }
-      check_fixed(part, which, sums_of_rows);
+      check_fixed(part, which, false, sums_of_rows);
     }
     for (std::int64_t strip = 0; !few && strip < strips; ++strip) {
       const std::int64_t first = inner / 3;

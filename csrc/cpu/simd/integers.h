@@ -48,6 +48,11 @@ struct Int8Quad {
 ROOFLINE_INLINE Vec load(const Int8Quad* p) {
   return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128)));
 }
+// Of each byte of kLanes words the low (0) or the high (1) 4 bits.
+ROOFLINE_INLINE Vec nibble_quads(const std::uint32_t* p, int half) {
+  const __m512i words = _mm512_loadu_si512(p), moved = half ? _mm512_srli_epi16(words, 4) : words;
+  return _mm512_castsi512_ps(_mm512_and_si512(moved, _mm512_set1_epi8(15)));
+}
 #endif
 #if defined(ROOFLINE_SIMDE) || defined(__AVX512BF16__)
 // c + the two products of bf16 numbers of every lane of a and b.

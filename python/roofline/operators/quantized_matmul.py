@@ -13,9 +13,15 @@ from ..counts import Array, ceil_div, larger, pick, ratio
 from ..dtypes import dtype
 from ..references import matmul
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator, Product, Variant
+from .base import Case, Facts, Operator, Product, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "nvfp4", "mxfp4")
+
+
+class _Tiled(Variant):
+    def work(self, problem: QuantizedMatmul, plan: Facts) -> dict[str, int]:
+        work = problem.operations()
+        return work | {"product": int(plan.get("digits", 1)) * work["product"]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +52,7 @@ class QuantizedMatmul(Operator):
     small = frozenset({"group_size", "scale_bits", "zero_bits"})
     allowed = {"dtype": _DTYPES, "out_dtype": (*_DTYPES, "int32")}
     variants = {
-        "tiled": Variant(
+        "tiled": _Tiled(
             summary="our own kernels on packed strips of b, taken apart in registers, sums in fp32; few rows read b in eight "
             "address streams",
             dtypes={"cpu": ("fp32", "fp16", "bf16")},
@@ -103,8 +109,9 @@ class QuantizedMatmul(Operator):
         """As `Matmul.tolerance`, of weights and zero points as large as whole numbers of their bits, times scales of variance 1.
 
         Kernels may add 8 to weights of 4 bits, and take 8 times the sum of a away at the end: terms are then up to 15, not 8.
-        Kernels may round a that has 16 bits to 16-bit fixed point: 2**-16 of the largest number in every term; and b to bf16 where
-        a is: up to 2**-8 of every term, 0.4 of that as the root of the mean square, of many outputs up to 7 times that.
+        Kernels may round a that has 16 bits to 16-bit fixed point: 2**-16 of the largest number in every term, and fp32 likewise to
+        2**-23.9; and b to bf16 where a is: up to 2**-8 of every term, 0.4 of that as the root of the mean square, of many outputs
+        up to 7 times that.
         """
         eps = dtype("fp32").eps
         bits = 4 if self.weight_bits == 4 else int(self.weight_bits) - 1
