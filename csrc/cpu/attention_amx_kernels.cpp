@@ -62,6 +62,7 @@ ROOFLINE_INLINE void strip(const float* a, const float* other, const float* b, I
 struct TileProducts : WordProducts {
   static constexpr Index kColumns = kTile, kKeyStep = kKeys;
   static constexpr bool kTrims = false;  // its tiles are two vectors wide
+  static constexpr bool kBegins = false;
 
   static void queries(const Bf16* q, Index rows, Index key_dim, float scale, float* to, Index width) {
     WordProducts::queries(q, rows, key_dim, scale, to, width, AttentionTiledKernels::words(key_dim, kNumbers, kColumns));

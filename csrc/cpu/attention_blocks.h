@@ -49,13 +49,15 @@ void gather(const void* all, Index columns, const AttentionBlock& block, Index b
   gather_as<Number>(all, columns, block, begin, n, to, pitch);
 }
 
-// chunk.q = qᵀ; out starts from zero, and neg_max and sum from a sink, or zero.
+// chunk.q = qᵀ; out starts from zero where values do not begin it, and neg_max and sum from a sink, or zero.
 template <class T, class Products>
 void pack(const Chunk& chunk, const AttentionBlock& block) {
   const Index width = chunk.vectors * kLanes, key_dim = block.head_dim + block.rope_dim;
   const T* q = static_cast<const T*>(block.q) + chunk.first * key_dim;
   Products::queries(q, chunk.rows, key_dim, static_cast<Number>(block.scale), chunk.q, width);
-  for (Index at = 0; at < round_up(block.value_dim, Products::kColumns) * width; at += kLanes) store(chunk.out + at, zero());
+  const bool begun = Products::kBegins && chunk.start < chunk.stop();
+  const Index results = begun ? 0 : round_up(block.value_dim, Products::kColumns) * width;
+  for (Index at = 0; at < results; at += kLanes) store(chunk.out + at, zero());
   for (Index at = 0; at < width; at += kLanes) {
     store(chunk.neg_max + at, zero());
     store(chunk.sum + at, zero());
@@ -85,17 +87,44 @@ void unpack(const Chunk& chunk, const AttentionBlock& block) {
   }
 }
 
-// The keys [from, to) that a row of the block sees.
+// The keys [from, to) that a query sees.
 struct Seen {
   Index from, to;
 };
-// f(lane, Seen) for all lanes of a chunk; those past its last row see what that row does.
+ROOFLINE_INLINE Seen seen_by(const AttentionBlock& block, Index query) {
+  const Index to = query + block.seq_kv - block.seq_q + 1;
+  return {most(0, to - block.window), to};
+}
+ROOFLINE_INLINE Index query_of(const AttentionBlock& block, Index row) {
+  return block.causal ? (block.first_row + row) % block.seq_q : block.seq_q - 1;
+}
+
+// Which keys the queries of a chunk see; lanes past its last row see what that row does.
+void look(const AttentionBlock& block, Chunk& chunk) {
+  chunk.start = chunk.full = block.seq_kv;
+  chunk.late = 0;
+  Index stop = 0;
+  for (int z = 0; z < chunk.vectors; ++z) {
+    const Index row = least(z * kLanes, chunk.rows - 1), last = least(row + kLanes, chunk.rows) - 1;
+    Index low = query_of(block, chunk.first + row), high = low + (block.causal ? last - row : 0);
+    if (high >= block.seq_q) low = 0, high = block.seq_q - 1;  // the last query of a head is among them, and the first of the next
+    const Seen least_seen = seen_by(block, low), most_seen = seen_by(block, high);
+    chunk.lates[z] = most_seen.from;
+    chunk.fulls[z] = least_seen.to;
+    chunk.start = least(chunk.start, least_seen.from);
+    chunk.late = most(chunk.late, most_seen.from);
+    chunk.full = least(chunk.full, least_seen.to);
+    chunk.stops[z] = stop = most(stop, least(most_seen.to, block.last));
+  }
+  chunk.start = most(chunk.start, block.first);
+}
+
+// f(lane, Seen) for all lanes of a chunk.
 template <class F>
 ROOFLINE_INLINE void for_lanes(const AttentionBlock& block, const Chunk& chunk, const F& f) {
-  Index query = block.causal ? (block.first_row + chunk.first) % block.seq_q : block.seq_q - 1;
+  Index query = query_of(block, chunk.first);
   for (Index lane = 0; lane < chunk.vectors * kLanes; ++lane) {
-    const Index to = query + block.seq_kv - block.seq_q + 1;
-    f(lane, Seen{most(0, to - block.window), to});
+    f(lane, seen_by(block, query));
     if (block.causal && lane + 1 < chunk.rows && ++query == block.seq_q) query = 0;
   }
 }
@@ -121,6 +150,7 @@ struct InLanes {
 struct PlainProducts : Fma, InLanes {
   static constexpr bool kRaw = false;  // scores are scaled, and less the maximum
   static constexpr bool kTrims = true;  // vectors whose queries see no further key meet none
+  static constexpr bool kBegins = true;  // values of the first keys begin the results, whatever is there
   static constexpr Index kNumbers = 1, kColumns = 1, kKeyStep = 1;
 
   template <class T>
@@ -182,18 +212,9 @@ void tiled(const AttentionBlock& block) {
     chunk.sum = take(width);
     chunk.from = take(width);
     chunk.to = take(width);
+    look(block, chunk);
     pack<T, Products>(chunk, block);
-    chunk.start = chunk.full = block.seq_kv;
-    chunk.late = 0;
-    Index seen_to = 0;
-    for_lanes(block, chunk, [&](Index lane, Seen seen) {
-      chunk.start = least(chunk.start, seen.from);
-      chunk.late = most(chunk.late, seen.from);
-      chunk.full = least(chunk.full, seen.to);
-      seen_to = most(seen_to, least(seen.to, block.last));
-      chunk.stops[lane / kLanes] = seen_to;
-    });
-    start = least(start, chunk.start = most(chunk.start, block.first));
+    start = least(start, chunk.start);
     stop = most(stop, chunk.stop());
     row += chunk.rows;
   }
@@ -245,8 +266,8 @@ void tiled(const AttentionBlock& block) {
       const Number* const rope = rope_words ? static_cast<const Number*>(block.rope) + (begin + lead) * rope_words : nullptr;
       const Index first_value = shared || !block.value_panel ? lead * value_pitch : Products::value_offset(block, lead);
       Keys keys = {k + lead * key_words, rope, v + first_value, key_words, rope_words, block.value_dim, value_pitch,
-                   begin + lead, n, {}, static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap),
-                   {}, {}};
+                   begin + lead, n, {}, begin + lead <= chunk.start, static_cast<Number>(Products::kRaw ? block.scale : 1),
+                   static_cast<Number>(block.softcap), {}, {}};
       if (c == 0) keys.with_scores[0] = with_scores, keys.with_values[0] = with_values;
       if (c == 0 && rope_words) keys.with_scores[2] = next_of(block.rope, block.rope_dim);
       if (ends && c == count - 1) keys.with_scores[1] = results, keys.with_values[1] = queries;
@@ -254,7 +275,7 @@ void tiled(const AttentionBlock& block) {
       share_out(keys.with_values, block.value_dim);
       for (int z = 0; z < chunk.vectors; ++z)
         keys.ends[z] = Products::kTrims ? most(0, least(n, round_up(chunk.stops[z] - keys.begin, Products::kKeyStep))) : n;
-      if (chunk.full < keys.begin + n || chunk.late > keys.begin || block.softcap > 0)
+      if (chunk.full < keys.begin + n || chunk.late > keys.begin)
         for_lanes(block, chunk, [&](Index lane, Seen seen) {
           chunk.from[lane] = static_cast<Number>(seen.from - keys.begin);
           chunk.to[lane] = static_cast<Number>(seen.to - keys.begin);

@@ -24,6 +24,7 @@ struct Chunk {
   int vectors;
   Index start;            // the first key that any of its queries sees
   Index late, full;   // keys that all of them see; none where late is not less
+  Index lates[kVectors], fulls[kVectors];  // the same of each vector
   Index stops[kVectors];  // past the last key that the queries up to a vector see
   Index stop() const { return stops[vectors - 1]; }
 };
@@ -37,6 +38,7 @@ struct Keys {
   Index value_pitch;
   Index begin, n;
   Index ends[kVectors];  // the vectors from z on meet keys up to ends[z]
+  bool anew;     // they are the first that the chunk meets
   Number scale;  // of raw scores, times log2(e)
   Number softcap;
   // The first chunk prefetches for all. With scores: values of this block that are read in place, or words of the next one that are
@@ -128,12 +130,14 @@ struct ValueTiles {
   template <int Rows>
   [[gnu::noinline]] void tile(Index d) const {
     fetch(keys.with_values, d, d + Rows);
-    Number* out = chunk.out + d * kChunk;
+    Number* const out = chunk.out + d * kChunk;
+    const Number* const begin = keys.anew ? kZeros : out;
+    const Index next = keys.anew ? 0 : kChunk;
     Vec acc[Rows][Vectors];
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) acc[i][z] = load(out + i * kChunk + z * kLanes);
+      for (int z = 0; z < Vectors; ++z) acc[i][z] = load(begin + i * next + z * kLanes);
     multiply_from<0>(acc, d, 0);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
@@ -175,18 +179,24 @@ template <bool Raw, int First, int Vectors>
 void finish(const Chunk& chunk, const Keys& keys, Index first, Index last, Number* s, Vec (&grow)[Vectors]) {
   const bool capped = keys.softcap > 0;
   const Vec cap = set1(keys.softcap / keys.scale), share = set1(capped ? keys.scale / keys.softcap : 0);
-  for (Index key = first; key < last; ++key) {
-    const Vec position = set1(static_cast<Number>(key));
-#pragma GCC unroll 8
-    for (int z = First; z < Vectors; ++z) {
-      Number* at = s + (key * Vectors + z) * kLanes;
-      Vec score = load(at);
-      if (capped) score = fma(cap, tanh(mul(score, share)), Raw ? zero() : load(chunk.neg_max + z * kLanes));
-      score = select_less(position, load(chunk.to + z * kLanes), score, set1(-kInfinity));
-      score = select_less(position, load(chunk.from + z * kLanes), set1(-kInfinity), score);
-      store(at, score);
-      grow[z] = max(grow[z], score);
+  for (int z = First; z < Vectors; ++z) {
+    const auto for_keys = [&](Index from, Index to, auto f) __attribute__((always_inline)) {
+      for (Index key = most(first, from); key < least(to, last); ++key) {
+        Number* const at = s + (key * Vectors + z) * kLanes;
+        store(at, f(load(at), set1(static_cast<Number>(key))));
+      }
+    };
+    if (capped) {
+      const Vec less = Raw ? zero() : load(chunk.neg_max + z * kLanes);
+      for_keys(first, last, [&](Vec score, Vec) { return fma(cap, tanh(mul(score, share)), less); });
     }
+    const Vec from = load(chunk.from + z * kLanes), to = load(chunk.to + z * kLanes);
+    const Vec none = set1(-kInfinity);
+    for_keys(first, chunk.lates[z] - keys.begin, [&](Vec score, Vec key) { return select_less(key, from, none, score); });
+    for_keys(chunk.fulls[z] - keys.begin, last, [&](Vec score, Vec key) { return select_less(key, to, score, none); });
+    Vec high = grow[z];
+    for (Index key = first; key < last; ++key) high = max(high, load(s + (key * Vectors + z) * kLanes));
+    grow[z] = high;
   }
 }
 
@@ -247,7 +257,7 @@ void meet(const Chunk& chunk, const Keys& keys, Number* s) {
       store(chunk.neg_max + z * kLanes, sub(load(chunk.neg_max + z * kLanes), up));
       const Vec down = select_less(sum, none, zero(), exp2(sub(zero(), up)));
       store(chunk.sum + z * kLanes, mul(sum, down));
-      if (keys.begin > chunk.start) Products::template shrink<Vectors>(chunk, keys.value_dim, z, down);
+      if (!keys.anew) Products::template shrink<Vectors>(chunk, keys.value_dim, z, down);
     }
   }
   const auto weighed = [&](auto masked) {

@@ -8,7 +8,7 @@ namespace {
 
 struct PairProducts : WordProducts {
   static constexpr Index kColumns = 1, kKeyStep = 2;
-  static constexpr bool kSlow = true, kTrims = true;
+  static constexpr bool kSlow = true, kTrims = true, kBegins = true;
 
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_bf16_pairs(a, b, c); }
 
@@ -54,7 +54,7 @@ constexpr int kTogether = kLanes / 2;  // rows of queries that meet two keys tog
 // key or a query serves several products. Results lie in rows too: pairs of values are made in registers, and nothing is packed.
 struct RowProducts : WordProducts {
   static constexpr Index kColumns = 1, kKeyStep = 2;
-  static constexpr bool kTrims = true;
+  static constexpr bool kTrims = true, kBegins = false;
   static constexpr int kMostVectors = 1;
 
   static void queries(const Bf16* q, Index rows, Index key_dim, float, float* to, Index width) {

@@ -121,10 +121,11 @@ template <class T>
 constexpr bool kInPairs = std::is_same_v<T, Bf16> && kLanes > 1;
 
 // to[2 kLanes][width] = (from[rows][pitch] scale)ᵀ, zero in the lanes past the last row.
-ROOFLINE_INLINE void transpose_pairs(const Bf16* from, Index rows, Index pitch, Vec scale, float* to, Index width) {
+template <class Whole>
+ROOFLINE_INLINE void transpose_pairs(Whole whole, const Bf16* from, Index rows, Index pitch, Vec scale, float* to, Index width) {
   Vec square[kLanes];
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) square[i] = i < rows ? load(reinterpret_cast<const float*>(from + i * pitch)) : zero();
+  for (int i = 0; i < kLanes; ++i) square[i] = whole || i < rows ? load(reinterpret_cast<const float*>(from + i * pitch)) : zero();
   transpose(square);
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) {
@@ -137,7 +138,8 @@ ROOFLINE_INLINE void transpose_pairs(const Bf16* from, Index rows, Index pitch, 
   }
 }
 // to[rows][pitch] = (from[2 kLanes][width] scale)ᵀ.
-ROOFLINE_INLINE void transpose_to_pairs(const float* from, Index width, Vec scale, Bf16* to, Index rows, Index pitch) {
+template <class Whole>
+ROOFLINE_INLINE void transpose_to_pairs(Whole whole, const float* from, Index width, Vec scale, Bf16* to, Index rows, Index pitch) {
   Vec square[kLanes];
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) {
@@ -148,49 +150,60 @@ ROOFLINE_INLINE void transpose_to_pairs(const float* from, Index width, Vec scal
   transpose(square);
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i)
-    if (i < rows) store(reinterpret_cast<float*>(to + i * pitch), square[i]);
+    if (whole || i < rows) store(reinterpret_cast<float*>(to + i * pitch), square[i]);
 }
 #endif
+
+// f(Whole) of kLanes rows, or fewer.
+template <class F>
+ROOFLINE_INLINE void for_rows(Index rows, const F& f) {
+  rows >= kLanes ? f(std::true_type{}) : f(std::false_type{});
+}
 
 // to[head_dim][width] = (from[rows][head_dim] scale)ᵀ, zero in the lanes past the last row.
 template <class T>
 void transpose_scaled(const T* from, Index rows, Index head_dim, Vec scale, Number* to, Index width) {
-  for (Index lane = 0; lane < width; lane += kLanes) {
-    Index d = 0;
-    if constexpr (kInPairs<T>)
-      for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes)
-        transpose_pairs(from + lane * head_dim + d, rows - lane, head_dim, scale, to + d * width + lane, width);
-    for (; d < head_dim; d += kLanes) {
-      const int columns = static_cast<int>(least(kLanes, head_dim - d));
-      Vec square[kLanes];
+  for (Index lane = 0; lane < width; lane += kLanes, from += kLanes * head_dim)
+    for_rows(rows - lane, [&](auto whole) __attribute__((always_inline)) {
+      Index d = 0;
+      if constexpr (kInPairs<T>)
+        for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes)
+          transpose_pairs(whole, from + d, rows - lane, head_dim, scale, to + d * width + lane, width);
+      const auto square_of = [&](int columns) __attribute__((always_inline)) {
+        Vec square[kLanes];
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i)
-        square[i] = lane + i < rows ? mul(get(from + (lane + i) * head_dim + d, columns, zero()), scale) : zero();
-      transpose(square);
+        for (int i = 0; i < kLanes; ++i)
+          square[i] = whole || lane + i < rows ? mul(get(from + i * head_dim + d, columns, zero()), scale) : zero();
+        transpose(square);
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i)
-        if (i < columns) store(to + (d + i) * width + lane, square[i]);
-    }
-  }
+        for (int i = 0; i < kLanes; ++i)
+          if (i < columns) store(to + (d + i) * width + lane, square[i]);
+      };
+      for (; d + kLanes <= head_dim; d += kLanes) square_of(kLanes);
+      if (d < head_dim) square_of(static_cast<int>(head_dim - d));
+    });
 }
 
 // to[rows][columns] = (from[columns][width] scale)ᵀ, of at most kLanes rows.
 template <class T>
 void transpose_scaled_back(const Number* from, Index columns, Index width, Vec scale, T* to, Index rows) {
-  Index d = 0;
-  if constexpr (kInPairs<T>)
-    for (; d + 2 * kLanes <= columns; d += 2 * kLanes)
-      transpose_to_pairs(from + d * width, width, scale, to + d, rows, columns);
-  for (; d < columns; d += kLanes) {
-    const int some = static_cast<int>(least(kLanes, columns - d));
-    Vec square[kLanes];
+  for_rows(rows, [&](auto whole) __attribute__((always_inline)) {
+    Index d = 0;
+    if constexpr (kInPairs<T>)
+      for (; d + 2 * kLanes <= columns; d += 2 * kLanes)
+        transpose_to_pairs(whole, from + d * width, width, scale, to + d, rows, columns);
+    const auto square_of = [&](int some) __attribute__((always_inline)) {
+      Vec square[kLanes];
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) square[i] = i < some ? mul(load(from + (d + i) * width), scale) : zero();
-    transpose(square);
+      for (int i = 0; i < kLanes; ++i) square[i] = i < some ? mul(load(from + (d + i) * width), scale) : zero();
+      transpose(square);
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i)
-      if (i < rows) put(to + i * columns + d, some, square[i]);
-  }
+      for (int i = 0; i < kLanes; ++i)
+        if (whole || i < rows) put(to + i * columns + d, some, square[i]);
+    };
+    for (; d + kLanes <= columns; d += kLanes) square_of(kLanes);
+    if (d < columns) square_of(static_cast<int>(columns - d));
+  });
 }
 
 // to[n] = from[n] as vectors hold them.

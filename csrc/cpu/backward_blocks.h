@@ -24,7 +24,8 @@ struct Operand {
   const float* sums;  // [rows, head_dim], a word of as many rows as it has numbers
 };
 
-template <class Products>
+// P, and dS from P, or one of them.
+template <class Products, bool P, bool Ds>
 struct Scores {
   static constexpr Index kNumbers = Products::kNumbers;
   const Operand& q;
@@ -65,7 +66,7 @@ struct Scores {
   [[gnu::noinline]] void tile(Index group) const {
     constexpr int kRows = Groups * static_cast<int>(kNumbers);
     const Index query = group * kNumbers;
-    fetch(ahead, query, query + kRows);
+    if constexpr (P) fetch(ahead, query, query + kRows);
     alignas(64) float own[kNumbers > 1 ? kRows * kWidth : 1];
     float* const weights = kNumbers > 1 ? own : p + query * key_block;
     const Index pitch = kNumbers > 1 ? kWidth : key_block;
@@ -77,28 +78,32 @@ struct Scores {
         for (int z = 0; z < Vectors; ++z) acc[i][z] = zero();
       multiply<Products>(acc, a.rows + query * a.pitch, a.pitch, 1, b, kWidth, words);
     };
-    product(q, k);
+    if constexpr (P) {
+      product(q, k);
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
-      const Vec less = set1(-shift[query + i]);
+      for (int i = 0; i < kRows; ++i) {
+        const Vec less = set1(-shift[query + i]);
 #pragma GCC unroll 8
-      for (int z = 0; z < kVectors; ++z)
-        store(weights + i * pitch + z * kLanes, z < Vectors ? exp2(fma(acc[i][z], set1(scale), less)) : zero());
+        for (int z = 0; z < kVectors; ++z)
+          store(weights + i * pitch + z * kLanes, z < Vectors ? exp2(fma(acc[i][z], set1(scale), less)) : zero());
+      }
+      for (int i = 0; i < kRows; ++i) {
+        const Index met = most(least(seen + (query + i) * growth, keys), 0);
+        for (Index key = met; key < Vectors * kLanes; ++key) weights[i * pitch + key] = 0;
+      }
     }
-    for (int i = 0; i < kRows; ++i) {
-      const Index met = most(least(seen + (query + i) * growth, keys), 0);
-      for (Index key = met; key < Vectors * kLanes; ++key) weights[i * pitch + key] = 0;
-    }
-    product(dout, v);
-    Products::template put<kRows>(weights, p + group * key_block, key_block);
+    if constexpr (Ds) {
+      product(dout, v);
+      Products::template put<kRows>(weights, p + group * key_block, key_block);
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
-      const Vec less = set1(delta[query + i]);
+      for (int i = 0; i < kRows; ++i) {
+        const Vec less = set1(delta[query + i]);
 #pragma GCC unroll 8
-      for (int z = 0; z < kVectors; ++z)
-        all[i][z] = z < Vectors ? mul(load(weights + i * pitch + z * kLanes), sub(acc[i][z], less)) : zero();
+        for (int z = 0; z < kVectors; ++z)
+          all[i][z] = z < Vectors ? mul(load(weights + i * pitch + z * kLanes), sub(acc[i][z], less)) : zero();
+      }
+      Products::template put<kRows>(all, ds + group * key_block, ds_rows + query * (key_block / kNumbers), key_block);
     }
-    Products::template put<kRows>(all, ds + group * key_block, ds_rows + query * (key_block / kNumbers), key_block);
   }
 };
 
@@ -220,11 +225,20 @@ void gradients(const BackwardPart& part) {
         const Index seen = part.causal ? query + later + 1 - first : kFar, met = least(keys, seen + n - 1);
         for (Index key = 0; key < met; key += kWidth) {
           const Index unseeing = least(most(key - seen - kNarrowRows, 0) / kNumbers, groups);
-          for_tiles<kRows / kNumbers>(
-              groups - unseeing,
-              Scores<Products>{q, dout, k_columns + key * words, v_columns + key * words, shift, delta, p + key, ds + key,
-                               ds_rows + key / kNumbers, words, block, seen - key, keys - key, part.causal,
-                               part.scale * kLog2e, unseeing, key == 0 ? ahead : none});
+          const auto scores = [&](auto p_too, auto ds_too) {
+            for_tiles<kRows / kNumbers>(
+                groups - unseeing,
+                Scores<Products, p_too, ds_too>{q, dout, k_columns + key * words, v_columns + key * words, shift, delta, p + key,
+                                                ds + key, ds_rows + key / kNumbers, words, block, seen - key, keys - key,
+                                                part.causal, part.scale * kLog2e, unseeing, key == 0 ? ahead : none});
+          };
+          // In fp32 the columns of K and of V fit into the first cache one after the other, and P lies in memory anyway.
+          if constexpr (kNumbers == 1) {
+            scores(std::true_type{}, std::false_type{});
+            scores(std::false_type{}, std::true_type{});
+          } else {
+            scores(std::true_type{}, std::true_type{});
+          }
         }
         add_product<Products>(met, p, 1, block, dout.sums, groups, {seen - 1, kFar}, dv, pitch);
         add_product<Products>(met, ds, 1, block, q.sums, groups, {seen - 1, kFar}, dk, pitch);
