@@ -399,9 +399,9 @@ TEST_P(RowsOfBf16Test, Bf16) { check_all<Bf16>(); }
 TEST_P(RowsOfTest, Fp16) { check_all<Fp16>(); }
 
 // Every number there is: the nearest bf16, next to it where two are nearly as near, and a fp16 within 0.65 of a step. Below -4 the
-// smallest results are less near.
+// smallest results are less near. flushed: what is below may become 0.
 template <class T, class Kernels>
-void check_every_gelu(const Kernels& kernels, double (*gelu)(double)) {
+void check_every_gelu(const Kernels& kernels, double (*gelu)(double), double flushed = 0) {
   constexpr bool kBf16s = std::is_same_v<T, Bf16>;
   constexpr int kAll = 1 << 16, kFraction = kBf16s ? 7 : 10, kLeastExponent = kBf16s ? -126 : -14;
   Guarded<T> x(kAll, 0), y(kAll, 0);
@@ -414,14 +414,16 @@ void check_every_gelu(const Kernels& kernels, double (*gelu)(double)) {
       ASSERT_TRUE(std::isnan(a) || y.value(i) == expected) << a;
     } else {
       const double step = std::ldexp(1, std::max(size > 0 ? std::ilogb(size) : kLeastExponent, kLeastExponent) - kFraction);
-      ASSERT_NEAR(y.value(i), expected, step * (a < -4 ? 1 : kBf16s ? 0.52 : 0.65) + (kBf16s && a < -5) * 1e-8) << a;
+      const double near = step * (a < -4 ? 1 : kBf16s ? 0.52 : 0.65) + (kBf16s && a < -5) * 1e-8;
+      ASSERT_NEAR(y.value(i), expected, size < flushed && y.value(i) == 0 ? size : near) << a;
     }
   }
 }
 double erf_gelu(double x) { return x * tail(x); }
 double tanh_gelu(double x) { return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 TEST_P(RowsOfBf16Test, GeluOfEveryBf16) {
-  check_every_gelu<Bf16>(of<Bf16>().gelu, erf_gelu), check_every_gelu<Bf16>(of<Bf16>().gelu_tanh, tanh_gelu);
+  const double flushed = std::string(GetParam().name) == "avx512_bf16" ? 0x1.01p-126 : 0;  // its conversions make denormals 0
+  check_every_gelu<Bf16>(of<Bf16>().gelu, erf_gelu, flushed), check_every_gelu<Bf16>(of<Bf16>().gelu_tanh, tanh_gelu, flushed);
 }
 TEST_P(RowsOfTest, GeluOfEveryFp16) {
   check_every_gelu<Fp16>(of<Fp16>().gelu, erf_gelu), check_every_gelu<Fp16>(of<Fp16>().gelu_tanh, tanh_gelu);
