@@ -54,6 +54,9 @@ struct RowsTable {
   void (*finish[5])(float* c, const float* bias, std::int64_t n);
 };
 
+// How far ahead of non-temporal stores their operands are fetched: as `bypass` found to be quickest.
+extern std::int64_t bytes_ahead_of_stores;
+
 ROOFLINE_DECLARE_TABLES(RowsTable, rows);
 #if defined(ROOFLINE_HAVE_avx512_bf16)
 extern const RowsTable rows_avx512_bf16;  // of bf16 alone, stored by its conversion, for which denormals are 0: nothing to convert
