@@ -185,7 +185,6 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   bound.plan.set("inner_block", inner_block);
   if (fixed) {
     bound.plan.set("arithmetic", digits ? "int8" : "int16");
-    if (digits) bound.plan.set("digits", 3);
     bound.plan.set("a_stored", (digits ? "three digits of int8 with a scale for " : "int16 with a scale for ") +
                                    std::to_string(std::min(problem.group, chunk)) + " numbers");
   }

@@ -13,15 +13,9 @@ from ..counts import Array, ceil_div, larger, pick, ratio
 from ..dtypes import dtype
 from ..references import matmul
 from ..tensor_spec import TensorSpec
-from .base import Case, Facts, Operator, Product, Variant
+from .base import Case, Operator, Product, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "nvfp4", "mxfp4")
-
-
-class _Tiled(Variant):
-    def work(self, problem: QuantizedMatmul, plan: Facts) -> dict[str, int]:
-        work = problem.operations()
-        return work | {"product": int(plan.get("digits", 1)) * work["product"]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +46,7 @@ class QuantizedMatmul(Operator):
     small = frozenset({"group_size", "scale_bits", "zero_bits"})
     allowed = {"dtype": _DTYPES, "out_dtype": (*_DTYPES, "int32")}
     variants = {
-        "tiled": _Tiled(
+        "tiled": Variant(
             summary="our own kernels on packed strips of b, taken apart in registers, sums in fp32; few rows read b in eight "
             "address streams",
             dtypes={"cpu": ("fp32", "fp16", "bf16")},
