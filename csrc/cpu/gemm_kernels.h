@@ -98,7 +98,7 @@ struct QuantizedKernels {
   void (*widen[2])(const QuantizedPart&, const char* strip, std::int64_t k, std::int64_t n, float* wide);
   // sums[rows, groups, (group - 1) / chunk + 1], the last one of a group over what is left of it.
   void (*add_up)(const float* a, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group, std::int64_t chunk);
-  // Of 4 bits, a are the digits of `fix_digits`; null where a set multiplies no bytes.
+  // As few_fixed, but a are the digits of `fix_digits`. [0] is null, and so is [1] where a set multiplies no bytes.
   void (*few_digits[2])(const QuantizedPart&);
   // a in 16 bits, rounded: rows of pairs [groups, (group + 3) / 4 * 2], filled up with 0, which times their scale in
   // scales[rows, groups, chunks] are a, and sums as those of add_up. What is not finite makes its sums NaN.

@@ -48,7 +48,7 @@ struct Int8Quad {
 ROOFLINE_INLINE Vec load(const Int8Quad* p) {
   return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128)));
 }
-// Of each byte of kLanes words the low (0) or the high (1) 4 bits.
+// The low (half 0) or the high (half 1) 4 bits of each byte of kLanes words.
 ROOFLINE_INLINE Vec nibble_quads(const std::uint32_t* p, int half) {
   const __m512i words = _mm512_loadu_si512(p), moved = half ? _mm512_srli_epi16(words, 4) : words;
   return _mm512_castsi512_ps(_mm512_and_si512(moved, _mm512_set1_epi8(15)));

@@ -267,7 +267,7 @@ def _work(problem: Operator) -> int:
 def _identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
     assert isinstance(problem, Stream)
     stride = {"stride": problem.stride} if problem.stride > 1 else {}
-    scalar = problem.isa if problem.isa == "scalar" else ""  # vectors are whichever are fastest
+    scalar = problem.isa if problem.isa == "scalar" else ""  # vectors of every width share one roof
     return Identity(level=level, access=problem.access, variant=variant, isa=scalar, params=stride)
 
 
