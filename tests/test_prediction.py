@@ -18,6 +18,7 @@ from roofline.kernel_costs import KernelCosts, _not_negative, cold_bytes, kernel
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, KernelTime, Machine
 from roofline.measurement.progress import Progress
 from roofline.model import machine_roofs
+from roofline.nearby import Nearby
 from roofline.operators import (
     OPERATORS,
     Attention,
@@ -764,6 +765,14 @@ def test_a_kernel_faster_than_its_parts_shortens_them() -> None:
     assert charged.time_s < 0.7 * bare.time_s
     assert sum(charged.parts.values()) >= charged.time_s > charged.parts["launch"]
     assert "kernel" not in {name for name, seconds in charged.parts.items() if seconds}
+
+
+def test_no_part_is_negative_where_a_kernel_is_far_faster_than_its_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Nearby, "share", lambda *_: -0.9)
+    charged = predict(kernel_times("rms_norm", "fused"), RmsNorm(rows=2, columns=64), variant="fused")
+    assert all(seconds >= 0 for seconds in charged.parts.values())
+    assert charged.parts["start"] > 0
+    assert sum(charged.parts.values()) >= charged.time_s > charged.parts["launch"]
 
 
 def test_roofs_around_standard_problems_are_measured_again_when_old_or_launches_change(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ def expect(
 ) -> Prediction:
     """The prediction from rates and the bytes of `moved_bytes`. For a batch (`Operator.many`) its numbers are arrays.
 
-    kernel: what the kernel takes beyond the parts; where that is less, all parts are shorter.
+    kernel: what the kernel takes beyond the parts; where it takes less, all parts but launches are shorter alike.
     """
     flops, bytes_, link = problem.total_flops(), sum(moved[roofs.level].values()), problem.link_bytes()
     served, missing = _served(problem, plan, facts, roofs, rates, moved)
@@ -192,14 +192,16 @@ def expect(
         launch_s, memory_rest_s, cold = parts["launch"], memory_and_rest_s(parts), roofs.level in MEMORIES
         overlapped_s = time_s - launch_s
         more = kernel.more_s(problem, *memory_rest_s, overlapped_s, cold=cold, launch_s=launch_s)
-        shorter = 1 + smaller(more["kernel"], 0.0) / larger(overlapped_s, sys.float_info.min)
-        parts = {name: seconds if name == "launch" else seconds * shorter for name, seconds in parts.items()}
-        time_s, most_s = time_s + sum(more.values()), None if most_s is None else most_s + sum(more.values())
+        beyond_s = sum(more.values())
+        more["kernel"] = larger(more["kernel"], 0.0)
+        shorter = smaller((overlapped_s + beyond_s) / larger(overlapped_s + sum(more.values()), sys.float_info.min), 1.0)
+        parts = {name: seconds if name == "launch" else seconds * shorter for name, seconds in (parts | more).items()}
+        parts = {name: seconds for name, seconds in parts.items() if name not in more or any_of(seconds)}
+        time_s, most_s = time_s + beyond_s, None if most_s is None else most_s + beyond_s
         if kernel.replaced and not isinstance(time_s, np.ndarray):
             notes.append(kernel.replaced)
             doubt = kernel.doubt(problem, *memory_rest_s, cold=cold, launch_s=launch_s)
             most_s = larger(most_s or 0.0, time_s * math.exp(2 * doubt))
-        parts |= {name: larger(seconds, 0.0) for name, seconds in more.items() if any_of(seconds)}
     return Prediction(
         time_s=time_s, roof_s=_unboxed(roof_time_s(flops, bytes_, roofs, link)),
         bound=_unboxed(bound(flops, bytes_, roofs, link)),
