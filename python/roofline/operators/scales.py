@@ -39,6 +39,13 @@ def shown_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {letters.get(name, name): value for name, value in fields.items() if name not in unused}
 
 
+def one_length(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """These fields, with seq_q and seq_kv as one seq_len where they are equal."""
+    if not fields.keys() >= {"seq_q", "seq_kv"} or fields["seq_q"] != fields["seq_kv"]:
+        return dict(fields)
+    return {"seq_len" if name == "seq_q" else name: value for name, value in fields.items() if name != "seq_kv"}
+
+
 class Scaled(Operator, abstract=True):
     """What operators with these fields have in common.
 

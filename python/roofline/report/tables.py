@@ -14,7 +14,7 @@ from .._repr import Row
 from ..kernel_costs import kernel_costs, problem_of, stored
 from ..machine import FEWEST, LEVELS, MOVED, RATE_UNITS, Ceiling, Machine
 from ..operators import OPERATORS, Operator, from_dict
-from ..operators.scales import GEMM, shown_fields
+from ..operators.scales import GEMM, one_length, shown_fields
 from ..prediction import default_variant
 from ..results import Measurement
 from ..units import GIGA, MISSING, fmt_interval, fmt_number, fmt_percent, fmt_si
@@ -60,10 +60,8 @@ def brief_problem(m: Measurement, always: frozenset[str] = frozenset()) -> str:
     if problem.get("kv_heads") == problem.get("heads"):
         problem.pop("kv_heads", None)
     kept = {name: value for name, value in problem.items() if name != "dtype" and (value != defaults.get(name) or name in always)}
-    if {"seq_q", "seq_kv"} <= {*kept} and kept["seq_q"] == kept["seq_kv"]:
-        kept = {"seq_len" if name == "seq_q" else name: value for name, value in kept.items() if name != "seq_kv"}
     letters = GEMM if problem.keys() >= GEMM.keys() else {}
-    return " ".join([*(f"{letters.get(name, name)}={value}" for name, value in kept.items()), m.dtype]).strip()
+    return " ".join([*(f"{letters.get(name, name)}={value}" for name, value in one_length(kept).items()), m.dtype]).strip()
 
 
 def defaults_used(results: Iterable[Measurement]) -> list[str]:

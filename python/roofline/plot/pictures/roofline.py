@@ -11,6 +11,7 @@ from ...dtypes import DTYPES, dtype_name
 from ...errors import Error
 from ...machine import MEMORIES, Ceiling, Given, Machine, machine_of
 from ...model import ridge_flops_per_byte
+from ...operators.scales import one_length, shown_fields
 from ...results import Bracket, Measurement
 from ...units import fmt_bytes, fmt_percent, fmt_si, parse_bytes
 from .. import style
@@ -18,13 +19,13 @@ from ..asked import Measured, one_of, results_of
 from ..charts import NAMED, Chart, Dot, Line
 from ..figure import Look, Panels, picture
 from ..given import OwnPoint, Points, own_points
-from ..panels import Point, shortened
+from ..panels import Point
 from ..roofs import Roof, machine_line, roofs_chart
 
 IMPLAUSIBLE = 1.03  # a share of the bracket above this is evidence of an error, never a win
 DIFFERENT = 0.05  # bracket and ceiling further apart than this are both stated
 GIVEN = "given point"
-NAME_LENGTH = 46  # longer names are shortened in the middle
+NAME_LENGTH = 46  # letters of a name that the legend has room for, beside its number and shares
 STATES: Mapping[str, str] = {
     "implausible": "implausible (hollow: above its roof, so its FLOPs, bytes or timing are wrong)",
     "roof_moved": "roof moved while measuring",
@@ -134,12 +135,12 @@ class Placed:
 
     @property
     def shares(self) -> str:
-        """The share of the bracket, and of the ceiling where the two differ by more than 5 %."""
+        """The share of the bracket, and in parentheses that of the ceiling, where the two differ by more than 5 %."""
         if self.share is None:
             return f"{fmt_percent(self.ceiling_share, 2)} of ceiling" if self.ceiling_share is not None else ""
         text = percent(self.share)
         if self.ceiling_share is not None and abs(self.ceiling_share / self.share - 1) > DIFFERENT:
-            text += f" ({percent(self.ceiling_share)} of ceiling)"
+            text += f" ({percent(self.ceiling_share)})"
         return text
 
     def dot(self, marker: str) -> Dot:
@@ -162,19 +163,38 @@ def percent(share: float) -> str:
 
 
 def short_names(measurements: Sequence[Measurement]) -> list[str]:
-    """A name per measurement: operator, variant, and what differs among measurements of the operator. Equal ones stay equal."""
+    """A name per measurement: operator, variant, and what differs among measurements of the operator. Equal ones stay equal.
 
-    def facts(m: Measurement) -> dict[str, Any]:
-        conditions = {"threads": f"{m.threads} threads", "cache_state": m.cache_state, "device": m.device}
-        return {**{name: f"{name}={value}" for name, value in m.problem.items() if name != "dtype"}, "dtype": m.dtype, **conditions}
-
+    A long name leaves out fields that it does not need to be told from the others, the last ones first.
+    """
+    stated = [_words(m) for m in measurements]
     names = []
-    for m in measurements:
-        others = [facts(o) for o in measurements if o.operator == m.operator]
-        differing = [text for name, text in facts(m).items() if any(o.get(name) != text for o in others)]
-        text = " ".join([m.operator, m.variant, *differing]).replace("  ", " ").strip()
-        names.append(shortened(text, NAME_LENGTH))
+    for m, words in zip(measurements, stated, strict=True):
+        others = [w for o, w in zip(measurements, stated, strict=True) if o.operator == m.operator]
+        kept = [name for name in words if any(o.get(name) != words[name] for o in others)]
+        for name in [*reversed(kept)]:
+            if name != "dtype" and len(_name(m, words, kept)) > NAME_LENGTH:
+                fewer = [each for each in kept if each != name]
+                kept = fewer if _alike(words, others, fewer) == _alike(words, others, kept) else kept
+        names.append(_name(m, words, kept))
     return names
+
+
+def _name(m: Measurement, words: Mapping[str, str], kept: Sequence[str]) -> str:
+    return " ".join(word for word in (m.operator, m.variant, *(words[name] for name in kept if name != "variant")) if word)
+
+
+def _words(m: Measurement) -> dict[str, str]:
+    """What tells a measurement from another, as its name states it; a flag that is off is ""."""
+    fields = one_length(shown_fields({name: value for name, value in m.problem.items() if name != "dtype"}))
+    words = {name: (name if value else "") if isinstance(value, bool) else f"{name}={value}" for name, value in fields.items()}
+    conditions = {"threads": f"{m.threads} threads", "cache_state": m.cache_state, "device": m.device}
+    return {**words, "variant": m.variant, "dtype": m.dtype, **conditions}
+
+
+def _alike(words: Mapping[str, str], others: Sequence[Mapping[str, str]], names: Sequence[str]) -> int:
+    """How many others state the same of these fields."""
+    return sum(all(o.get(name) == words[name] for name in names) for o in others)
 
 
 def _rate_of(machine: Machine, m: Measurement, bracket: Bracket) -> float | None:
@@ -320,7 +340,7 @@ def roofline_chart(
     sheet = "from its datasheet" if all(c.source == "datasheet" for c in machine.ceilings) else ""
     first = [machine_line(machine, sheet, f"points measured {' and '.join(states)}" if states else "")]
     if any(p.share is not None for p in points):
-        first.append("ticks and percentages: the roof measured directly around each point")
+        first.append("ticks and percentages: the roof measured directly around each point; in parentheses: of the ceiling")
     return roofs_chart(
         f"Roofline of {machine.name}", roofs, [p.dot(markers[p.kind]) for p in points], ridges=ridges, paths=paths, elbow=elbow,
         elbow_name=split, notes=[*first, *notes],
