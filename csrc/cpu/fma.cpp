@@ -182,8 +182,8 @@ std::vector<KernelEntry> fma_kernels() {
 #if defined(__x86_64__)
   const char *fp16 = "avx512_fp16", *bf16 = "avx512_bf16", *int8 = "avx512_vnni", *int16 = "avx2";
 #else
-  const char *fp16 = "neon_dotprod_fp16", *bf16 = "neon_bf16_i8mm", *int8 = "neon_dotprod_fp16";
-  const char* int16 = "avx2";  // NEON has no such kernel
+  // NEON has no kernel of int16, and `registers` says so.
+  const char *fp16 = "neon_dotprod_fp16", *bf16 = "neon_bf16_i8mm", *int8 = "neon_dotprod_fp16", *int16 = "";
 #endif
   for (const auto& [dtype, needs] : {std::pair{DType::fp64, ""}, {DType::fp32, ""}, {DType::fp16, fp16}, {DType::bf16, bf16},
                                      {DType::int8, int8}, {DType::int16, int16}})
