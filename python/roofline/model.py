@@ -270,7 +270,6 @@ class Placement(Shown):
         return "Placement", ("", ""), rows, ()
 
 
-
 @arguments_checked
 def place(
     work: Counts | Operator | type[Operator] | str, on: Given | Roofs, dtype: Any = "", *, level: str | None = None, **fields: Any

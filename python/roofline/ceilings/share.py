@@ -60,4 +60,3 @@ def last_cache_share(device: Device) -> int | None:
             break
         held = size
     return None if disturbed else held
-

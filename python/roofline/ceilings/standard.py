@@ -119,5 +119,3 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings) 
         tile=(int(rows), int(columns)),
         status="contended" if seen["contended"] else "ok",
     )
-
-

@@ -53,9 +53,7 @@ def model_flags(parser: argparse.ArgumentParser) -> None:
     )
     model.add_argument("--kv", metavar="DTYPE", help="dtype of the KV cache: also fp8, int8")
     model.add_argument("--no-lm-head", dest="lm_head", action="store_false", help="without the GEMM that makes the logits")
-    model.add_argument(
-        "--no-fused", dest="fused", action="store_false", help="separate GEMMs, and attention scores in memory"
-    )
+    model.add_argument("--no-fused", dest="fused", action="store_false", help="separate GEMMs, and attention scores in memory")
 
 
 def field_flags(group: Any, *, lists: bool = False, **instead: Callable[[str], Any]) -> None:
@@ -71,9 +69,7 @@ def ranks_flags(group: Any, *, lists: bool = False) -> None:
     """Over how many devices the model is spread."""
     read = (listed if lists else typed)(whole)
     group.add_argument("--tp", type=read, help="ranks of tensor parallelism (default: those of 8xH100, else 1)")
-    group.add_argument(
-        "--ep", type=read, default=1, help="ranks of expert parallelism, which share the batch too (default 1)"
-    )
+    group.add_argument("--ep", type=read, default=1, help="ranks of expert parallelism, which share the batch too (default 1)")
 
 
 def launch_flag(group: Any) -> None:

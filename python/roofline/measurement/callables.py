@@ -108,9 +108,7 @@ def measure_callable(
     # Plain numbers do not say which are products: products are the reason to compute in dtypes narrower than fp32.
     products = bool(flops.products()) if isinstance(flops, Operator) else dtype not in ("fp32", "fp64")
     with measuring(None):  # the callable may run kernels of ours
-        probes = roofs_of(
-            opened, mix=mix, arithmetic=dtype, level=level, flops=total, machine=machine, products=products
-        )
+        probes = roofs_of(opened, mix=mix, arithmetic=dtype, level=level, flops=total, machine=machine, products=products)
         clock = tried(partial(bracketed, opened, [bound], False, probes, from_roofs(total, traffic), level), policy, begun)
     plan = {"clock": "host" if handle is None else "events on the stream"}
     if handle is not None:

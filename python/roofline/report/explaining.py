@@ -225,8 +225,6 @@ def explain(measurement: Measurement, machine: Machine | None = None, peers: Ite
         if m.time_s is not None:
             sections.append(_advice(m, machine, peers))
     outcome = m.status.replace("_", " ") + (f": {m.reason}" if m.reason else "")
-    reached = (
-        f"{fmt_percent(m.settled_share)} of its {m.bound} roof" if m.settled_share is not None else "no roof to compare with"
-    )
+    reached = f"{fmt_percent(m.settled_share)} of its {m.bound} roof" if m.settled_share is not None else "no roof to compare with"
     sections.append(Section(title="Outcome", lines=(reached, f"status: {outcome}")))
     return Explanation(title=title, measurement=m, sections=tuple(sections))
