@@ -68,6 +68,10 @@ WIDER: Mapping[str, tuple[str, ...]] = {
     "tf32": ("fp32",),
     "int4": ("int8",),
 }
+# What products of a dtype are added up in; fp32 for all others.
+ACCUMULATORS: Mapping[str, str] = {"fp64": "fp64", "int16": "int32", "int8": "int32", "int4": "int32"}
+FLOATS = ("fp32", "fp16", "bf16")  # of models as they are trained
+UNITS = ("core", "tensor")  # kinds of arithmetic units
 
 
 # Names elsewhere (NumPy, PyTorch, JAX, ml_dtypes, serving engines), without case, "torch." and punctuation; ours by `spelled`.

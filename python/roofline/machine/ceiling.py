@@ -5,26 +5,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, ClassVar
 
 from .._repr import Parts, Row, Shown, json_form, printable, values_of
+from ..dtypes import UNITS
 from ..dtypes import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
-from ..probes import LEVELS, RATE_UNITS, TRANSFERS, UNITS, Probe, probe_named
+from ..probes import LEVELS, RATE_UNITS, TRANSFERS, Probe, probe_named
 from ..reading import Amount, Sample, Scalars, Text, Whole
 from ..units import RATES, fmt_percent, fmt_si, within
 from .facts import StatedConditions, StatedPlan
-from .statistics import Mode, Summary, modes, summary
+from .statistics import Mode, Summary, modes_of, summary_of
 
 STATUSES = ("ok", "contended", "implausible", "roof_moved")
 SOURCES = ("measured", "datasheet")
 UNVERIFIED = "unverified"  # what the reason of a datasheet's ceiling begins with where its source was not seen to state it
-
-# Results are hashable tuples of samples, and plots and tables ask for the same ones again and again.
-_summary = lru_cache(maxsize=4096)(summary)
-_modes = lru_cache(maxsize=4096)(modes)
 
 
 def one_of(what: str, name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -113,17 +109,17 @@ class Ceiling(Shown):
     @property
     def summary(self) -> Summary:
         """Order statistics of all samples. Where `bimodal`, the median says nothing: use `modes`."""
-        return _summary(self.samples)
+        return summary_of(self.samples)
 
     @property
     def modes(self) -> tuple[Mode, ...]:
         """The modes, best first: highest rate, or lowest time."""
-        found = _modes(self.samples)
+        found = modes_of(self.samples)
         return found if self.kind == "latency" else found[::-1]
 
     @property
     def bimodal(self) -> bool:
-        return len(_modes(self.samples)) > 1
+        return len(modes_of(self.samples)) > 1
 
     @property
     def value(self) -> float:

@@ -21,12 +21,11 @@ from ..probes.levels import curve_capacity, lasting_capacity
 from ..reading import Sample, Scalars, Text, Whole
 from ..units import fmt_bytes, fmt_percent, fmt_si
 from .ceiling import one_of
-from .statistics import Summary, summary
+from .statistics import Summary, summary, summary_of
 
 Floats = NDArray[np.float64]
 
 # Plateaus, plots, tables and checks ask for the same medians again and again.
-_summary = lru_cache(maxsize=4096)(summary)
 
 FLAT = 0.05  # sizes of a plateau lie within this of its value, and its ends within twice this of each other
 LEAST = 3  # sizes that make a plateau
@@ -52,7 +51,7 @@ class SizePoint:
 
     @property
     def summary(self) -> Summary:
-        return _summary(self.samples)
+        return summary_of(self.samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .._repr import Parts, Row, Shown, json_form, printable
-from ..dtypes import DTYPES, dtype_name
+from ..dtypes import ACCUMULATORS, DTYPES, dtype_name
 from ..errors import Error, require_one_of, require_type
 from ..operators.base import MIXES
 from ..probes import LEVELS, MEMORIES, RATE_UNITS, roofs_of
@@ -40,9 +40,6 @@ ACCESS_FALLBACK: Mapping[str, tuple[str, ...]] = {
     # No line is fetched for nothing, as none is by a copy that bypasses the caches.
     "update": ("update", "copy", "scale", "triad", "add", "read", "write"),
 }
-
-# What products of a dtype are added up in; fp32 for the rest.
-_SUMS = {"fp64": "fp64", "int16": "int32", "int8": "int32", "int4": "int32"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -316,7 +313,7 @@ class Machine(Shown):
         for given, peak in flops_per_s.items():
             dtype = dtype_name(given)
             samples = (number_of("flops_per_s", peak),)
-            found.append(ceiling(probe="fma", dtype=dtype, accumulator=_SUMS.get(dtype, "fp32"), samples=samples))
+            found.append(ceiling(probe="fma", dtype=dtype, accumulator=ACCUMULATORS.get(dtype, "fp32"), samples=samples))
         if link_bytes_per_s is not None:
             found.append(ceiling(probe="link", samples=(number_of("link_bytes_per_s", link_bytes_per_s),)))
         if launch_s:

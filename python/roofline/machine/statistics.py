@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -121,3 +122,7 @@ def modes(samples: Iterable[float]) -> tuple[Mode, ...]:
     """The modes of positive samples (see `grouped`), lowest first; one mode (the median of all) where no two are seen."""
     seen = list(samples)
     return tuple(Mode(value=float(np.median(group)), share=len(group) / len(seen), n=len(group)) for group in grouped(seen))
+
+
+# Of tuples of samples: plots and tables ask for the same ones again and again.
+summary_of, modes_of = lru_cache(maxsize=8192)(summary), lru_cache(maxsize=4096)(modes)

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..counts import Array
-from ..dtypes import dtype
+from ..dtypes import FLOATS, dtype
 from ..references import sqrt
 from ..tensor_spec import TensorSpec
 from .base import Case, Operator, Variant
-
-_DTYPES = ("fp32", "fp16", "bf16")
 
 # As Kingma and Ba propose, at the first step; what depends on the step alone is computed once for all parameters.
 _BETA1, _BETA2, _RATE, _EPS, _DECAY = 0.9, 0.999, 1e-3, 1e-8, 1e-2
@@ -37,7 +35,7 @@ class Adam(Operator):
     name = "adam"
     summary = "one step of the optimiser Adam, in place"
     mix = "update"
-    allowed = dict.fromkeys(("dtype", "gradient_dtype", "moment_dtype"), _DTYPES)
+    allowed = dict.fromkeys(("dtype", "gradient_dtype", "moment_dtype"), FLOATS)
     variants = {
         "fused": Variant(
             summary="one pass: each byte of parameters, gradients and moments is read once and written once",

@@ -248,9 +248,6 @@ class Attention(Masked):
         sums = self.flops().get("logsumexp", 0)
         return {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs + sums}
 
-    def operations(self) -> dict[str, int]:
-        return self.operations_of(self.pairs())
-
     def loops(self) -> int:
         return self.pairs()
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..counts import Array, ceil_div, larger
+from ..dtypes import FLOATS
 from ..references import exp, matmul, sum_
 from ..tensor_spec import TensorSpec, size_bytes
 from .attention import Parts
 from .base import Case, Facts, Product
 from .masked import Masked
-
-_DTYPES = ("fp32", "fp16", "bf16")
 
 
 class _Tiled(Parts):
@@ -69,11 +68,11 @@ class AttentionBackward(Masked):
     name = "attention_backward"
     summary = "gradients of attention, with its scores computed again"
     small = frozenset({"kv_heads"})
-    allowed = {"dtype": _DTYPES}
+    allowed = {"dtype": FLOATS}
     variants = {
         "tiled": _Tiled(
             summary="blocks of keys meet all queries; scores computed again once, parts of dq added up at the end",
-            dtypes={"cpu": _DTYPES},
+            dtypes={"cpu": FLOATS},
         ),
     }
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ..counts import Array, Sizes, sizes, smaller
-from ..dtypes import dtype, dtype_name
+from ..dtypes import ACCUMULATORS, dtype, dtype_name
 from ..errors import Error
 from ..tensor_spec import TensorSpec
 from ..words import ByName, dimension, hint
@@ -31,9 +31,6 @@ MIXES = ("read", "write", "copy", "scale", "add", "triad", "update")
 
 # About: a CPU computes products of up to so many rows faster than it reads b, and libraries pack b or read one address stream.
 FEW_ROWS = 18
-
-# What products of a dtype are added up in; fp32 for all others.
-ACCUMULATORS: Mapping[str, str] = {"fp64": "fp64", "int8": "int32", "int4": "int32"}
 
 # Kinds of arithmetic with a rate of their own: matrix products, exponentials, and all else.
 WORK = ("product", "exp", "other")

@@ -13,10 +13,10 @@ from ..counts import Array
 from ..tensor_spec import TensorSpec, size_bytes
 from .activations import ACTIVATIONS, activated, exponentials
 from .base import Case, Facts, Operator, Product, Variant
+from .matmul import MOST_INNER_INT8
 
 # FLOPs of an element; swiglu multiplies the silu of its gate by up.
 _ACTIVATIONS = {**{name: ACTIVATIONS[name] for name in ("relu", "gelu", "gelu_tanh")}, "swiglu": ACTIVATIONS["silu"] + 1}
-_MOST_INNER_INT8 = 2**17 - 1  # as in `Matmul`
 _RMS_INT8 = math.sqrt((2**16 - 1) / 12 + 1 / 4)  # of random numbers in int8, all as likely
 _LARGEST_HIDDEN = 4.0  # that `initial` leaves room for in int8
 
@@ -118,7 +118,7 @@ class Ffn(Operator):
 
     def check(self) -> None:
         self.require(
-            not self.quantized or (self.d_model <= _MOST_INNER_INT8) & (self.d_ff <= _MOST_INNER_INT8),
+            not self.quantized or (self.d_model <= MOST_INNER_INT8) & (self.d_ff <= MOST_INNER_INT8),
             "d_model and d_ff must be below 2**17 for int8, so that sums fit in int32, got {d_model} and {d_ff}",
         )
 

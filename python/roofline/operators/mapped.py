@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ..dtypes import FLOATS
 from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Variant
 
-FLOATS = ("fp32", "fp16", "bf16")
 BOTH = {"cpu": ("fp32", "bf16", "fp16"), "cuda": FLOATS}  # dtypes of kernels on both backends
 
 

@@ -67,3 +67,10 @@ class Masked(Operator, abstract=True):
         """Pairs of a query and a key it sees, over all heads."""
         masked = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
         return self.batch * self.heads * (self.seq_q * self.seq_kv - masked)
+
+    def operations_of(self, pairs: int) -> dict[str, int]:
+        """`operations` for so many pairs of a query and a key."""
+        raise NotImplementedError
+
+    def operations(self) -> dict[str, int]:
+        return self.operations_of(self.pairs())

@@ -23,7 +23,7 @@ _RESULT = {
 }  # fmt: skip
 _DTYPES = tuple(_RESULT)
 ALONG_INNER = ("int8", "fp8_e4m3", "nvfp4")  # dtypes whose kernels read both operands along inner
-_MOST_INNER_INT8 = 2**17 - 1  # one more product of -128 by -128, and the sum leaves an int32
+MOST_INNER_INT8 = 2**17 - 1  # one more product of -128 by -128, and the sum leaves an int32
 
 
 # How far gelu_tanh(x) may be off after cuBLASLt's product of 16 bits and fewer: by |x| / 2 times the error of `tanh.approx.f32`,
@@ -128,7 +128,7 @@ class Matmul(Scaled):
             "bias and activation need a c in fp32, and of {dtype} it is none; use bias False and activation none, or fp32",
         )
         self.require(
-            self.dtype != "int8" or self.inner <= _MOST_INNER_INT8,
+            self.dtype != "int8" or self.inner <= MOST_INNER_INT8,
             "inner must be below 2**17 for int8, so that sums fit in int32, got {inner}",
         )
 

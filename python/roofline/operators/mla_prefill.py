@@ -90,9 +90,6 @@ class MlaPrefill(Masked):
         width = self.qk_nope_head_dim + self.qk_rope_head_dim + self.v_head_dim
         return {"product": 2 * pairs * width, "exp": pairs, "other": 5 * pairs}
 
-    def operations(self) -> dict[str, int]:
-        return self.operations_of(self.pairs())
-
     def loops(self) -> int:
         return self.pairs()
 

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..counts import Array
-from ..dtypes import from_float64
+from ..dtypes import FLOATS, from_float64
 from ..tensor_spec import TensorSpec
 from .base import Case, Operator, Variant
-
-_DTYPES = ("fp32", "fp16", "bf16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +33,7 @@ class Rope(Operator):
     name = "rope"
     summary = "rotary position embedding of queries and keys, in place"
     mix = "update"
-    allowed = {"dtype": _DTYPES, "table_dtype": _DTYPES}
+    allowed = {"dtype": FLOATS, "table_dtype": FLOATS}
     variants = {
         "fused": Variant(
             summary="q and k are read and written once; a token's cos and sin are read once for all its heads",
@@ -90,5 +88,5 @@ class Rope(Operator):
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1, 1, 1, 2), (2, 3, 4, 2, 6), (1, 5, 3, 1, 8), (2, 37, 5, 1, 128), (1, 8192, 128, 1, 64))
         small = cls.grid(shapes, "batch seq_q heads kv_heads head_dim")
-        tables = cls.grid((33,), "seq_q", heads=3, kv_heads=2, head_dim=64, dtype=_DTYPES, table_dtype=_DTYPES)
+        tables = cls.grid((33,), "seq_q", heads=3, kv_heads=2, head_dim=64, dtype=FLOATS, table_dtype=FLOATS)
         return (*small, *tables, Case(problem=cls(seq_q=2**17, heads=128, kv_heads=1), slow=True))

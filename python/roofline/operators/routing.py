@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..counts import Array
+from ..dtypes import FLOATS
 from ..references import sum_
 from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Variant
-from .mapped import FLOATS
 
 
 class Chosen(Variant):

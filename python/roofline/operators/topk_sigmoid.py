@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..counts import Array
+from ..dtypes import FLOATS
 from ..references import exp, top
 from ..tensor_spec import TensorSpec
-from .mapped import FLOATS
 from .routing import Chosen, Router
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..counts import Array
+from ..dtypes import FLOATS
 from ..references import exp, max_, sum_, top
-from .mapped import FLOATS
 from .routing import Chosen, Router
 
 

@@ -22,8 +22,8 @@ from matplotlib.axes import Axes
 from .._repr import printable
 from ..counts import Array
 from . import style
+from .panels import Point
 
-Point = tuple[float, float]
 Candidate = tuple[float, Array, Point, float]  # preference, boxes [n, 4] in pixels, anchor in pixels, rotation in degrees
 PAD = 1.6  # points of air around a label
 STEP = 4.0  # points between the samples of a line

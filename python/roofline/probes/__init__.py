@@ -7,7 +7,7 @@ from functools import cache
 
 from ..errors import require_one_of
 from .bandwidth import SCALAR, SHARED, STREAM, STRIDED, VARIANTS
-from .base import DEPTHS, KINDS, RATE_UNITS, UNITS, Identified, Identity, Probe, Target, Wanted, wanted_of
+from .base import DEPTHS, KINDS, RATE_UNITS, Identified, Identity, Probe, Target, Wanted, wanted_of
 from .compute import EXP, FMA, FMA_ADD, FMA_OPERANDS
 from .latency import CHASE, CORE_TO_CORE, HOST_CALL, LAUNCH
 from .levels import CACHES, LEVELS, MEMORIES, memory_level
@@ -41,7 +41,7 @@ def wanted(target: Target, depth: str = "standard") -> Iterator[Wanted]:
 
 
 __all__ = [
-    "ALIGNED", "CACHES", "DEPTHS", "GEMM", "KINDS", "LEVELS", "MEMORIES", "PROBES", "RATE_UNITS", "TRANSFERS", "UNITS", "VARIANTS",
+    "ALIGNED", "CACHES", "DEPTHS", "GEMM", "KINDS", "LEVELS", "MEMORIES", "PROBES", "RATE_UNITS", "TRANSFERS", "VARIANTS",
     "Identified", "Identity", "Probe", "Standard", "Target", "Wanted", "memory_level", "probe_named", "roofs_of",
     "standard_problems", "wanted",
 ]  # fmt: skip

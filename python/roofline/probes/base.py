@@ -12,7 +12,6 @@ from ..operators import Operator
 # link: what one rank receives from others while it sends as much; transfer: what a copy to or from other memory moves.
 KINDS = ("bandwidth", "compute", "latency", "link", "transfer")
 RATE_UNITS: Mapping[str, str] = {"bandwidth": "B/s", "compute": "FLOP/s", "latency": "s", "link": "B/s", "transfer": "B/s"}
-UNITS = ("core", "tensor")
 DEPTHS = ("quick", "standard", "thorough")
 
 REPORT = "report"  # as deep as a report goes: between quick and standard
@@ -39,12 +38,15 @@ class Target(Protocol):
     @property
     def peers(self) -> tuple[int, ...]:
         """Indices of the other usable devices of this backend."""
+
     @property
     def kernel_isas(self) -> tuple[str, ...]:
         """A CPU's instruction sets that this build has kernels for, widest first."""
+
     @property
     def arena_bytes(self) -> int:
         """Memory for the arrays of probes."""
+
     def missing(self, operator: str, variant: str, dtype: str) -> str: ...
 
 

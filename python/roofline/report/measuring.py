@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..ceilings import measure_machine
+from ..ceilings.measuring import LATE
 from ..errors import Error
 from ..machine import Ceiling, Machine
 from ..measurement import Device, Policy, attempt, open_device
@@ -26,7 +27,6 @@ from .points import Point, default_points
 DEFAULT_S, QUICK_S = 55.0, 25.0
 CEILINGS_SHARE = 0.45  # of the time limit; what is left serves the operators
 RESERVE_S = 5.0  # kept for the end check, the pictures and the files
-LATE = "the time limit was reached"
 
 
 def _limit(time_limit_s: float | None, quick: bool, thorough: bool) -> float | None:

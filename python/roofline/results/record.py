@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, ClassVar
 
 from .._repr import Parts, Row, Shown, json_form, printable, values_of
 from ..errors import Error, require_one_of
 from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
+from ..machine.statistics import summary_of
 from ..operators import OPERATORS, Operator
 from ..operators import from_dict as operator_from_dict
 from ..operators.scales import shown_fields
@@ -24,8 +24,6 @@ BUSY = 0.8  # of a window: below, more than a quarter of its energy may be that 
 CALLABLE = "callable"  # the variant of what measure_callable timed
 CACHE_STATES = ("cold", "warm", "user")
 STATUSES = ("ok", "contended", "roof_moved", "implausible", "unsupported", "out_of_memory", "failed")
-
-_summary = lru_cache(maxsize=4096)(summary)
 
 
 def measurement_key(operator: str, problem: Mapping[str, Any], variant: str, device: str, threads: int, cache_state: str) -> str:
@@ -141,17 +139,17 @@ class Measurement(Shown):
 
     @property
     def summary(self) -> Summary | None:
-        return _summary(self.samples_s) if self.samples_s else None
+        return summary_of(self.samples_s) if self.samples_s else None
 
     @property
     def time_s(self) -> float | None:
         """Median seconds per launch; None where nothing was timed, as for everything derived from it."""
-        return _summary(self.samples_s).median if self.samples_s else None
+        return summary_of(self.samples_s).median if self.samples_s else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % interval of the median time in seconds; of fewer than 6 samples their range."""
-        return (_summary(self.samples_s).low, _summary(self.samples_s).high) if self.samples_s else None
+        return (summary_of(self.samples_s).low, summary_of(self.samples_s).high) if self.samples_s else None
 
     @property
     def total_flops(self) -> int:

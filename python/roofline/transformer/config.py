@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from .._repr import Parts, Row, Shown, printable
 from ..dtypes import DTYPES as KNOWN
-from ..dtypes import dtype, dtype_name
+from ..dtypes import FLOATS, dtype, dtype_name
 from ..errors import Error, require_one_of, shown
 from ..units import fmt_si
 from ..words import ByName, dimension, hint, spelled
@@ -27,7 +27,7 @@ COVERS: Mapping[str, tuple[str, ...]] = {
 # How many weights usually share a scale of so many bits: NVFP4's E4M3, the E8M0 of OCP Microscaling Formats 1.0, and 16 bits as
 # GPTQ and AWQ have them. All others have one scale for a whole tensor or column, whose bytes do not count.
 SHARED_SCALES: Mapping[str, tuple[int, int]] = {"nvfp4": (16, 8), "mxfp4": (32, 8), "int4": (128, 16)}
-DTYPES = ("fp32", "fp16", "bf16")  # of a model as it is trained; narrower weights are a Quantization
+DTYPES = FLOATS  # of a model as it is trained; narrower weights are a Quantization
 CACHES = (*DTYPES, "fp8_e4m3", "fp8_e5m2", "int8", "int4")
 _OF_EXPERTS = ("experts_per_token", "expert_groups", "groups_per_token", "expert_d_ff", "shared_experts", "shared_d_ff")
 POWER = 40  # of two, that no one dimension passes: beyond what can be built, and products of several stay exact and quick

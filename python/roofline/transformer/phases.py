@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ..counts import Sizes, sizes
-from ..dtypes import dtype_name
+from ..dtypes import FLOATS, dtype_name
 from ..errors import Error, require_one_of, shown
 from ..words import ByName, dimension, hint, spelled
 from .config import POWER
@@ -19,7 +19,6 @@ from .config import POWER
 MOST_CHUNKS = 4096  # each is a problem of its own
 RECOMPUTE = ("none", "full")
 SHOWN: Mapping[str, str] = {"seq_kv": "context", "seq_q": "tokens"}  # of a sequence, as prints name them
-STATES = ("fp32", "fp16", "bf16")  # dtypes of gradients and moments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +264,7 @@ class Training(Phase):
         require_one_of("training: recompute", self.recompute, RECOMPUTE)
         for field in ("gradients", "moments"):
             object.__setattr__(self, field, dtype_name(getattr(self, field)))
-            require_one_of(f"training: {field}", getattr(self, field), STATES)
+            require_one_of(f"training: {field}", getattr(self, field), FLOATS)
         if not isinstance(self.master, bool):
             raise Error(f"training: master must be True or False, got {shown(self.master)}")
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from typing import Any, Unpack
 
 from ...comparison import compare
+from ...comparison.sides import Comparable
 from ...errors import Error
-from ...machine import Machine
-from ...results import Measurement, Results
 from ...units import fmt_percent
 from ..asked import one_of
 from ..bars import Bar, Mark, Row, Rows
@@ -18,7 +15,6 @@ from ..figure import Look, Panels, picture
 SECTIONS = {"ceiling": "Ceilings", "point": "Points", "claim": "What the vendor states"}
 WHAT = ("all", "ceiling", "point")
 LOOKS = {"faster": ("green", "^"), "slower": ("red", "v")}
-Comparable = Machine | Results | Sequence[Measurement] | str | os.PathLike[str]
 
 
 @picture("what changed: a machine before and after, or two of them", group="measured",
