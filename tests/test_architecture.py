@@ -15,9 +15,9 @@ CSRC = ROOT / "csrc"
 
 # Each may import what stands to its left.
 ORDER = (
-    "_repr errors units words reading counts dtypes tensor_spec references operators hardware probes machine nearby kernel_costs "
-    "model tiling prediction transformer questions cheat_sheets claims results census comparison importers measurement ceilings "
-    "sweeps plot interactive report doctor cli"
+    "_repr errors units words reading counts dtypes tensor_spec references operators hardware probes machine nearby "
+    "kernel_costs model crossovers tiling prediction transformer questions cheat_sheets claims results census comparison "
+    "importers measurement ceilings sweeps plot interactive report doctor cli"
 ).split()
 TOUCH_CORE = {"measurement", "doctor"}
 DRAWS = {"plot", "interactive"}

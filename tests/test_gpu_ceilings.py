@@ -14,7 +14,7 @@ from roofline.dtypes import dtype, from_float64, to_float64
 from roofline.machine import Ceiling
 from roofline.measurement import probing
 from roofline.measurement.devices import Device
-from roofline.measurement.timing import clock_hz
+from roofline.measurement.disturbances import clock_hz
 from roofline.model import compute_ceiling
 from roofline.probes import Probe
 from roofline.probes.compute import fma_problem

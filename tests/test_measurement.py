@@ -16,7 +16,7 @@ from example import bracket, measurement
 
 import roofline
 from roofline import Attention, AttentionBackward, Error, Matmul, OutOfMemory, Policy, Relu, Softmax, Stream, Unsupported
-from roofline.measurement import attempt, default_device, open_device, timing
+from roofline.measurement import attempt, default_device, disturbances, open_device
 from roofline.measurement.callables import stream_handle
 from roofline.measurement.devices import Device, provenance
 from roofline.measurement.probing import compute_probe, fastest, level_of
@@ -474,7 +474,7 @@ def test_traffic_that_a_cache_holds_does_not_reach_dram() -> None:
 def test_a_gpu_that_slowed_itself_down_says_what_held_it() -> None:
     conditions = {"hw_thermal_slowdown_share": 0.3, "sw_power_cap_share": 0.9, "hw_slowdown_share": 0.31}
     seen = {"throttled": True, "contended": True, "conditions": conditions, "load": {}}
-    reason = timing.disturbed(seen, {})
+    reason = disturbances.disturbed(seen, {})
     assert reason.startswith("the GPU slowed itself down: hw slowdown for 31 %, hw thermal slowdown for 30 % of the time")
     assert "power cap" not in reason
 

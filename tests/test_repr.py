@@ -9,8 +9,9 @@ from example import bandwidth, bracket, fma, launch
 from shown import pretty
 
 from roofline._repr import html_table, text_table, width
+from roofline.crossovers import crossover
 from roofline.machine import Ceiling, Machine
-from roofline.model import crossover, place
+from roofline.model import place
 from roofline.operators import Attention, Counts, Growth, Relu, count, growth
 from roofline.prediction import Prediction
 from roofline.questions import predict

@@ -14,7 +14,7 @@ from roofline.errors import Error
 from roofline.machine import Machine, machine_of, machines_of
 from roofline.operators import ALIASES, OPERATORS, Attention, Ffn, Matmul, operator_named, problem_of
 from roofline.transformer import Decode, Prefill, Quantization, TransformerConfig, model_of, phase_of, preset
-from roofline.transformer.config import SCHEMES
+from roofline.transformer.quantization import SCHEMES
 from roofline.words import hint, split, whole
 
 

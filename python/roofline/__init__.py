@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .claims import check as check
     from .comparison import Comparison as Comparison
     from .comparison import compare as compare
+    from .crossovers import Crossing as Crossing
+    from .crossovers import crossover as crossover
     from .errors import Error as Error
     from .errors import OutOfMemory as OutOfMemory
     from .errors import Unsupported as Unsupported
@@ -31,10 +33,8 @@ if TYPE_CHECKING:
     from .measurement import measure as measure
     from .measurement import measure_callable as measure_callable
     from .measurement import run as run
-    from .model import Crossing as Crossing
     from .model import Placement as Placement
     from .model import Roofs as Roofs
-    from .model import crossover as crossover
     from .model import place as place
     from .model import ridge_table as ridge_table
     from .operators import *  # noqa: F403
@@ -53,10 +53,11 @@ _HOMES = {
     "cheat_sheets": ("cheat_sheet",),
     "claims": ("Check", "Checks", "check"),
     "comparison": ("Comparison", "compare"),
+    "crossovers": ("Crossing", "crossover"),
     "errors": ("Error", "OutOfMemory", "Unsupported"),
     "machine": ("Ceiling", "Machine"),
     "measurement": ("DeviceArray", "Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
-    "model": ("Crossing", "Placement", "Roofs", "crossover", "place", "ridge_table"),
+    "model": ("Placement", "Roofs", "place", "ridge_table"),
     "operators": (
         "Adam", "AllGather", "AllReduce", "AllToAll", "Attention", "AttentionBackward", "BiasRelu", "Bmm", "CachedAttention",
         "Convert", "CoreToCore", "Counts", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "HostCopy",

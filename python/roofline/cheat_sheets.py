@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._repr import Parts, Row, Shown, json_form, printable
+from .crossovers import Crossing, crossing
 from .errors import Error
 from .machine import Given, Machine, machine_of
-from .model import Crossing, Roofs, crossing, machine_roofs
+from .model import Roofs, machine_roofs
 from .operators.base import WORK
 from .prediction import utilisation_of
 from .reading import SCHEMA_VERSION

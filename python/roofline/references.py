@@ -7,11 +7,14 @@ identity and so counts n operations.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from .counts import Array
+
+CHUNK = 1 << 22  # elements: of float64 32 MiB
 
 
 def _unary(x: Array, method: str, function: Any) -> Array:
@@ -91,3 +94,9 @@ def matmul(a: Array, b: Array) -> Array:
     if a.dtype != object:
         return np.matmul(a, b)  # type: ignore[no-any-return]
     return sum_(a[..., :, :, None] * b[..., None, :, :], axis=-2)
+
+
+def chunks(a: Array) -> Iterator[Array]:
+    """`a` in parts of at most 4 Mi elements, a multiple of every vector and line."""
+    for begin in range(0, len(a), CHUNK):
+        yield a[begin : begin + CHUNK]

@@ -77,12 +77,7 @@ Types types_of(DType dtype, DType out) {
       if (out == DType::bf16) return {operand, lt::r_16bf, lt::r_32f, lt::compute_32f};
       break;
     }
-    case DType::int32:
-    case DType::int16:
-    case DType::int4:
-    case DType::fp8_e8m0:
-    case DType::fp8_e5m2:
-      break;
+    default: break;
   }
   throw unsupported();
 }

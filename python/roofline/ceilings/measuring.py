@@ -16,10 +16,11 @@ from ..kernel_costs import leave_one_out, problem_of
 from ..machine import Ceiling, EmpiricalRoofline, KernelTime, Machine, SizeCurve
 from ..measurement import Policy
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
+from ..measurement.disturbances import clock_hz, disturbed
 from ..measurement.policy import QUICK, THOROUGH
 from ..measurement.probing import fastest
 from ..measurement.progress import Progress, ProgressOption
-from ..measurement.timing import IMPLAUSIBLE, clock_hz, disturbed
+from ..measurement.timing import IMPLAUSIBLE
 from ..probes import DEPTHS, Standard, Wanted, standard_problems
 from ..probes.base import DEEPEST, FURTHER, REPORT, ROOFS
 from ..probes.gpu_units import rate

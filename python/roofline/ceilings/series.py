@@ -19,8 +19,8 @@ from ..machine import EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, Siz
 from ..measurement import Policy
 from ..measurement.arena import REGIONS
 from ..measurement.devices import Device, exclusive
+from ..measurement.disturbances import clock_hz, disturbed
 from ..measurement.probing import Ready, ready
-from ..measurement.timing import clock_hz, disturbed
 from ..operators import Operator
 from ..probes import Probe
 from ..probes.bandwidth import ARRAYS, STREAM, size_problem

@@ -27,7 +27,7 @@ def flags(parser: argparse.ArgumentParser) -> None:
 
 
 def crossover(options: argparse.Namespace) -> int:
-    from ..model import growing
+    from ..crossovers import growing
     from ..operators import operator_named
 
     screen = Terminal(wide=options.wide)
@@ -61,8 +61,8 @@ def crossover(options: argparse.Namespace) -> int:
 
 def _rows(machine: Any, problem: Any, over: str, given: bool) -> Iterator[tuple[str, str, Any, Any]]:
     """A row for each dtype that the operator takes and the machine has a roof for, or for the one that was given."""
+    from ..crossovers import crossover as crossing
     from ..model import compute_ceiling, machine_roofs
-    from ..model import crossover as crossing
 
     own = problem.to_dict()["dtype"]
     refused = None

@@ -18,7 +18,7 @@ from .._repr import json_form
 from ..errors import Error
 from ..measurement import build_info, libraries, list_devices, open_device
 from ..measurement.devices import core
-from ..measurement.timing import THROTTLING
+from ..measurement.disturbances import THROTTLING
 from ..units import MIB, fmt_bytes, fmt_number, fmt_percent, fmt_si
 
 OK, WARNING, MISSING = "ok", "warning", "missing"

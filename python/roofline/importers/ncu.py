@@ -185,18 +185,7 @@ def _records(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _launches(source: Source) -> list[_Launch]:
-    known = (
-        "ID",
-        "Process ID",
-        "Process Name",
-        "Host Name",
-        "Kernel Name",
-        "Context",
-        "Stream",
-        "Block Size",
-        "Grid Size",
-        "Device",
-    )
+    known = "ID,Process ID,Process Name,Host Name,Kernel Name,Context,Stream,Block Size,Grid Size,Device".split(",")
     heads: dict[tuple[str, str], tuple[int, dict[str, str]]] = {}
     metrics: dict[tuple[str, str], dict[str, float]] = {}
     units: dict[str, str] | None = None
@@ -338,33 +327,18 @@ def _measurements(launches: list[_Launch], provenance: Mapping[str, Any]) -> tup
     for key, runs in groups.items():
         terms, dtypes = worked[key]
         first = runs[0][0]
-        names = list(runs[0][2])
+        dtype = max(dtypes, key=lambda name: dtypes[name], default="fp32")
+        moved = {name: round(statistics.median(each.get(name, 0) for _, _, each in runs)) for name in runs[0][2]}
+        plan = {"tool": TOOL, **({"compute_capability": first.capability} if first.capability else {})}
         made.append(
             Measurement(
                 operator=_short(first.kernel),
-                problem={
-                    "kernel": first.kernel,
-                    "grid": first.grid,
-                    "block": first.block,
-                    "dtype": max(dtypes, key=lambda name: dtypes[name], default="fp32"),
-                },
-                variant=TOOL,
-                device=f"cuda:{first.device}",
-                threads=0,
-                cache_state="user",
-                plan={
-                    "tool": TOOL,
-                    **({"compute_capability": first.capability} if first.capability else {}),
-                    **_cache_bytes([launch for launch, _, _ in runs]),
-                },
-                samples_s=tuple(time_s for _, time_s, _ in runs),
-                flops=terms,
-                bytes={name: round(statistics.median(moved.get(name, 0) for _, _, moved in runs)) for name in names},
-                level="DRAM",
-                correctness={"checked": False},
-                provenance=dict(provenance),
+                problem={"kernel": first.kernel, "grid": first.grid, "block": first.block, "dtype": dtype},
+                variant=TOOL, device=f"cuda:{first.device}", threads=0, cache_state="user",
+                plan=plan | _cache_bytes([launch for launch, _, _ in runs]), samples_s=tuple(time_s for _, time_s, _ in runs),
+                flops=terms, bytes=moved, level="DRAM", correctness={"checked": False}, provenance=dict(provenance),
             )
-        )
+        )  # fmt: skip
     return tuple(made), [f"{count} launches left out: {what}" for what, count in without.items()]
 
 

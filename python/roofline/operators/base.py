@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
@@ -105,14 +105,6 @@ class Case:
 
 _MODEL = Variant(summary="the operator as a model counts it: no kernel of ours", dtypes={})
 
-CHUNK = 1 << 22  # elements: of float64 32 MiB
-
-
-def chunks(a: Array) -> Iterator[Array]:
-    """`a` in parts of at most 4 Mi elements, a multiple of every vector and line."""
-    for begin in range(0, len(a), CHUNK):
-        yield a[begin : begin + CHUNK]
-
 
 class Operator(ByName):
     """Base of all operators: frozen dataclasses whose fields are the sweep axes.
@@ -128,7 +120,7 @@ class Operator(ByName):
     small: ClassVar[frozenset[str]] = frozenset()  # integer fields that may be 0
     allowed: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # of fields that take few values, these
     products_in_blocks: ClassVar[bool] = False  # by kernels that never see a whole one: its size says nothing of their rate
-    sums_in_chunks: ClassVar[bool] = False  # whether `reference` takes tensors that are only sliced: see `chunks`
+    sums_in_chunks: ClassVar[bool] = False  # whether `reference` takes tensors that are only sliced: see `references.chunks`
 
     _stated = ("name", "summary", "mix", "variants", "inputs", "outputs", "flops", "reference", "cases")
 

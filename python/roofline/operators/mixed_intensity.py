@@ -9,8 +9,9 @@ import numpy as np
 
 from ..counts import Array
 from ..dtypes import dtype
+from ..references import chunks
 from ..tensor_spec import TensorSpec
-from .base import Case, Facts, Operator, Variant, chunks
+from .base import Case, Facts, Operator, Variant
 
 ALPHA, GAMMA = -(2.0**-9), 0.75
 MOST = 16384  # multiply_adds: y then is 1e-14 of x, far from denormal

@@ -10,9 +10,10 @@ import numpy as np
 
 from ..counts import Array
 from ..dtypes import dtype
+from ..references import chunks
 from ..tensor_spec import Role, TensorSpec
 from ..units import KIB
-from .base import MIXES, Case, Facts, Operator, Variant, chunks
+from .base import MIXES, Case, Facts, Operator, Variant
 
 LINE_BYTES = 64  # of a cache line, on every CPU with kernels here but some Arm ones (128)
 IN_FLIGHT_BYTES = (0, 32 * KIB, 64 * KIB, 96 * KIB, 128 * KIB, 192 * KIB)

@@ -8,11 +8,11 @@ predict("H100 SXM", preset("Llama-3-8B"), Decode(batch=8, seq_kv=4096))
 
 from __future__ import annotations
 
-from ..model import Crossing, crossing
+from ..crossovers import Crossing, crossing
 from ..prediction import Advice
 from .advice import advise, ridge_batch
 from .calls import calls_of
-from .config import Quantization, TransformerConfig
+from .config import TransformerConfig
 from .given import Given, model_of
 from .hugging_face import from_hugging_face
 from .layers import Call
@@ -23,6 +23,7 @@ from .phases import Decode, Mixed, Phase, Prefill, Serving, Training, phase_of
 from .predicting import predict_model, ranks_on
 from .presets import PRESETS, preset
 from .pricing import Part
+from .quantization import Quantization
 from .records import ModelPrediction
 from .serving import ServingPrediction, predict_serving
 

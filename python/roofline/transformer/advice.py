@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from ..crossovers import Crossing, crossing
 from ..errors import Error
 from ..machine import Machine
-from ..model import Crossing, crossing, machine_roofs
+from ..model import machine_roofs
 from ..prediction import Advice
 from ..units import fmt_si
 from .calls import calls_of
-from .config import CACHES, Quantization, TransformerConfig
+from .config import CACHES, TransformerConfig
 from .many import options_of, uniform
 from .phases import Decode, Mixed, Phase, Training
 from .predicting import predict_model, ranks_on
 from .pricing import Options
+from .quantization import Quantization
 from .records import ModelPrediction
 
 DRAFTED = 4  # tokens of a speculative step

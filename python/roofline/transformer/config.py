@@ -3,130 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from .._repr import Parts, Row, Shown, printable
 from ..dtypes import DTYPES as KNOWN
-from ..dtypes import FLOATS, dtype, dtype_name
+from ..dtypes import FLOATS, dtype_name
 from ..errors import Error, require_one_of, shown
 from ..units import fmt_si
-from ..words import ByName, dimension, hint, spelled
+from ..words import ByName
+from .quantization import Quantization, check_fields, quantization_of
 
 ACTIVATIONS = ("silu", "gelu", "relu")  # the tanh form of gelu counts as gelu
 NORMS = ("rms_norm", "layer_norm")
 ROUTERS = ("softmax", "sigmoid")
-# Matrices that a quantization narrows, by the name of its coverage.
-COVERS: Mapping[str, tuple[str, ...]] = {
-    "layers": ("attention", "output", "ffn", "experts"),
-    "ffn_and_output": ("output", "ffn", "experts"),
-    "ffn": ("ffn", "experts"),
-    "experts": ("experts",),
-}
-# How many weights usually share a scale of so many bits: NVFP4's E4M3, the E8M0 of OCP Microscaling Formats 1.0, and 16 bits as
-# GPTQ and AWQ have them. All others have one scale for a whole tensor or column, whose bytes do not count.
-SHARED_SCALES: Mapping[str, tuple[int, int]] = {"nvfp4": (16, 8), "mxfp4": (32, 8), "int4": (128, 16)}
 DTYPES = FLOATS  # of a model as it is trained; narrower weights are a Quantization
 CACHES = (*DTYPES, "fp8_e4m3", "fp8_e5m2", "int8", "int4")
 _OF_EXPERTS = ("experts_per_token", "expert_groups", "groups_per_token", "expert_d_ff", "shared_experts", "shared_d_ff")
-POWER = 40  # of two, that no one dimension passes: beyond what can be built, and products of several stay exact and quick
-MOST = 2**POWER
-
-
-def _check_fields(made: Any, what: str, least: Mapping[str, int]) -> None:
-    """Types and ranges of a dataclass's fields by their annotations. least: of integers; 1 where it is not there."""
-    for field in fields(made):
-        value, where = getattr(made, field.name), f"{what}: {field.name}"
-        if field.type in ("int", "int | None"):  # of which None was replaced
-            object.__setattr__(made, field.name, dimension(where, value, least.get(field.name, 1), POWER))
-        elif field.type == "bool" and not isinstance(value, bool):
-            raise Error(f"{where} must be True or False, got {shown(value)}")
-        elif field.type == "str" and not isinstance(value, str):
-            raise Error(f"{where} must be text, got {shown(value)}")
-        elif field.type == "float" and (type(value) not in (int, float) or not 0 <= value < float("inf")):
-            raise Error(f"{where} must be a finite number from 0, got {shown(value)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantization(ByName):
-    """How weights are stored where that is not the model's own dtype.
-
-    Attributes:
-        weights: their dtype.
-        group: how many share one scale of scale_bits and one zero point of zero_bits; 0: a whole tensor. None of either: as
-            SHARED_SCALES says for the dtype (nvfp4 8 bits per 16, mxfp4 8 per 32, int4 16 per 128, all others a whole tensor).
-        activations: the dtype products read activations in ("": the model's, and weights are widened first).
-        covers: "layers", every matrix of attention and FFN; "ffn", those of dense FFNs and all experts; "ffn_and_output",
-            attention's output projection too; "experts", those of the routed experts. Embeddings, head, norms, biases and
-            router keep the model's dtype.
-        method: its name in config.json, for readers.
-
-    Raises:
-        Error: for bad fields.
-    """
-
-    method: str = ""
-    weights: str = "int4"
-    group: int | None = None
-    scale_bits: int | None = None
-    zero_bits: int = 0
-    activations: str = ""
-    covers: str = "layers"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", dtype_name(self.weights))
-        group, scale_bits = SHARED_SCALES.get(self.weights, (0, 0))
-        if self.group is None:
-            object.__setattr__(self, "group", group)
-        if self.scale_bits is None:
-            if self.group and not scale_bits:
-                raise Error(f"quantization: {self.weights} has no usual scales of groups; give scale_bits with group {self.group}")
-            object.__setattr__(self, "scale_bits", scale_bits if self.group else 0)
-        _check_fields(self, "quantization", {"group": 0, "scale_bits": 0, "zero_bits": 0})
-        if self.activations:
-            object.__setattr__(self, "activations", dtype_name(self.activations))
-        require_one_of("quantization: covers", self.covers, COVERS)
-
-    def narrows(self, part: str) -> bool:
-        """Whether it covers "attention" (but for "output", its last projection), "ffn" (shared experts too) or "experts"."""
-        return part in COVERS[self.covers]
-
-    @property
-    def bits(self) -> float:
-        """Bits of one weight, with its share of scale and zero point: 4.25 for mxfp4."""
-        shared = ((self.scale_bits or 0) + self.zero_bits) / self.group if self.group else 0.0
-        return float(dtype(self.weights).bits) + shared
-
-
-# Quantizations by the names people use: weights alone (w…a16, AWQ, GPTQ, MXFP4), or weights and the products' activations.
-SCHEMES: Mapping[str, Quantization | None] = {
-    "none": None, "bf16": None, "fp16": None, "w16a16": None,
-    "fp8": Quantization(weights="fp8_e4m3", activations="fp8_e4m3"),
-    "w8a8": Quantization(weights="int8", activations="int8"),
-    "int8": Quantization(weights="int8", activations="int8"),
-    "w8a16": Quantization(weights="int8"),
-    "int4": Quantization(weights="int4"),
-    "w4a16": Quantization(weights="int4"),
-    "awq": Quantization(method="awq", weights="int4"),
-    "gptq": Quantization(method="gptq", weights="int4"),
-    "nvfp4": Quantization(weights="nvfp4", activations="nvfp4"),
-    "fp4": Quantization(weights="nvfp4", activations="nvfp4"),
-    "mxfp4": Quantization(weights="mxfp4"),
-}  # fmt: skip
-
-
-def quantization_of(given: Quantization | str | None) -> Quantization | None:
-    """A quantization or its name in SCHEMES. Raises Error for an unknown one."""
-    if given is None or isinstance(given, Quantization):
-        return given
-    if not isinstance(given, str):
-        raise Error(f"quantization must be a name such as 'fp8', a Quantization or None, got {shown(given)}")
-    known = {spelled(name): found for name, found in SCHEMES.items()}
-    if spelled(given) not in known:
-        near = hint(given, SCHEMES)
-        raise Error(f"unknown quantization {shown(given)}{near}: use one of {', '.join(SCHEMES)}, or a Quantization")
-    return known[spelled(given)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +107,7 @@ class TransformerConfig(Shown, ByName):
     positive: ClassVar[frozenset[str]] = frozenset({"layers", "d_model", "heads", "vocabulary"})
 
     def __post_init__(self) -> None:
-        _check_fields(self, self._what, {f.name: 0 for f in fields(self) if f.name not in self.positive})
+        check_fields(self, self._what, {f.name: 0 for f in fields(self) if f.name not in self.positive})
         for field in ("weights", "activations", "kv"):
             if getattr(self, field):
                 object.__setattr__(self, field, dtype_name(getattr(self, field)))

@@ -10,9 +10,10 @@ from typing import Any
 
 from ..dtypes import dtype_name
 from ..errors import Error, shown
-from .config import DTYPES, Quantization, TransformerConfig, quantization_of
+from .config import DTYPES, TransformerConfig
 from .hugging_face import from_hugging_face
 from .presets import preset
+from .quantization import Quantization, quantization_of
 
 Given = TransformerConfig | str | os.PathLike[str] | Mapping[str, Any]  # what `model_of` takes
 

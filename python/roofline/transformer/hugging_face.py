@@ -13,9 +13,9 @@ from typing import Any
 
 from ..errors import Error, shown
 from ..reading import CONFIG, from_json, read_bytes
-from .config import MOST, TransformerConfig
+from .config import TransformerConfig
 from .families import ACTIVATIONS, DTYPES, FAMILIES, GPT2_NAMES, NO_MATTER, NOT_MODELLED, TEXT_PARTS, Family
-from .quantization import QUANTIZATION_KEYS, kv_cache, quantization
+from .quantization import MOST, QUANTIZATION_KEYS, kv_cache, quantization
 
 _KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "text", list: "a list", dict: "an object"}
 

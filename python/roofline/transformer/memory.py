@@ -15,10 +15,11 @@ from ..errors import Error
 from ..machine import Machine
 from ..tensor_spec import size_bytes
 from ..units import MEMORIES, fmt_bytes, within
-from .config import MOST, TransformerConfig
+from .config import TransformerConfig
 from .layers import step_calls
 from .parameters import weights_bytes
 from .phases import Phase, Training
+from .quantization import MOST
 from .ranks import own_part, ranks_of
 from .training import kept_bytes, states_bytes
 

@@ -14,7 +14,7 @@ from ..counts import Sizes, sizes
 from ..dtypes import FLOATS, dtype_name
 from ..errors import Error, require_one_of, shown
 from ..words import ByName, dimension, hint, spelled
-from .config import POWER
+from .quantization import POWER
 
 MOST_CHUNKS = 4096  # each is a problem of its own
 RECOMPUTE = ("none", "full")

@@ -14,10 +14,11 @@ from ..operators import GroupedMatmul
 from ..prediction import Utilisation, utilisation_of
 from ..units import SECONDS, SHARES, fmt_number, fmt_si, within
 from .calls import calls_of
-from .config import Quantization, TransformerConfig
+from .config import TransformerConfig
 from .memory import memory_of
 from .phases import Decode, Phase, Training
 from .pricing import COUNTINGS, FULL, Options, Part, linked, price
+from .quantization import Quantization
 from .records import ModelPrediction, Note
 
 FUSED = "Fused: q, k and v in one product, gate and up in one, residual and norm, attention with its scores on the chip."

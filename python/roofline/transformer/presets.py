@@ -7,7 +7,8 @@ from typing import Any
 
 from ..errors import Error, shown
 from ..words import hint, spelled
-from .config import Quantization, TransformerConfig
+from .config import TransformerConfig
+from .quantization import Quantization
 
 _LLAMA: dict[str, Any] = {"vocabulary": 32000, "rope_theta": 1e4, "max_seq": 4096}
 _LLAMA3: dict[str, Any] = {"kv_heads": 8, "vocabulary": 128256, "rope_theta": 5e5, "max_seq": 8192}

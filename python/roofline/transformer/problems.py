@@ -30,8 +30,9 @@ from ..operators import (
     TopkSigmoid,
     TopkSoftmax,
 )
-from .config import Quantization, TransformerConfig
+from .config import TransformerConfig
 from .phases import Segment
+from .quantization import Quantization
 
 CACHED = ("k", "v", "c", "k_rope", "scales")  # tensors of attention that lie in the KV cache
 WEIGHTS = ("b", "scale", "zero", "b_scale", "b_whole", "w", "w_up", "w_gate", "w_down")  # of products

@@ -1,0 +1,108 @@
+"""The batch from which a problem is compute-bound: where its intensity, which grows with the batch, meets the ridge point."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ._repr import Parts, Row, Shown
+from .errors import Error
+from .machine import Given, machine_of
+from .model import machine_roofs
+from .operators import Growth, Operator, growth, operator_named, problem_of
+from .units import fmt_number
+from .words import arguments_checked, hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing(Shown):
+    """Where intensity, which grows with the batch, meets a ridge.
+
+    Attributes:
+        batch: there (a fraction), None where it never does: every sequence then brings bytes of its own.
+        limit: the intensity that an endless batch approaches, in FLOP/byte.
+        ridge: the ridge point, in FLOP/byte.
+        over: the field that grows, where it is another one than the batch.
+    """
+
+    batch: float | None
+    limit: float
+    ridge: float
+    over: str = "batch"
+
+    @property
+    def text(self) -> str:
+        ridge = f"the ridge of {fmt_number(self.ridge)} FLOP/byte"
+        if self.batch is None:
+            return f"no {self.over} reaches it: the intensity saturates at {fmt_number(self.limit)} FLOP/byte, below {ridge}"
+        return f"from {self.over} {math.ceil(self.batch)} on the intensity is above {ridge}"
+
+    def __repr__(self) -> str:
+        return f"Crossing({self.text})"
+
+    def _table(self) -> Parts:
+        rows: list[Row] = [
+            (f"{self.over} at the ridge", "none" if self.batch is None else fmt_number(self.batch)),
+            ("intensity without end", f"{fmt_number(self.limit)} FLOP/byte"),
+            ("ridge", f"{fmt_number(self.ridge)} FLOP/byte"),
+        ]
+        return "Crossing", ("", ""), rows, (self.text,)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def crossing(*, flops_each: float, bytes_each: float, bytes_once: float, ridge: float, over: str = "batch") -> Crossing:
+    """The b at which b flops_each / (bytes_once + b bytes_each) is the ridge. All above 0."""
+    grown = Growth(flops_each=flops_each, bytes_each=bytes_each, bytes_once=bytes_once)
+    return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=over)
+
+
+SHARING = ("rows", "tokens", "batch", "seq_q")  # fields of which all read the same weights, keys or values
+
+
+def growing(problem: Operator | type[Operator] | str, fields: Mapping[str, Any], over: str = "") -> Operator:
+    """The problem whose `over` grows. An operator's name or class means the batch of a decode step, unless `over` is given."""
+    if isinstance(problem, Operator):
+        return problem_of(problem, fields)
+    operator = operator_named(problem) if isinstance(problem, str) else problem
+    given = operator.expand(fields)
+    if over in ("", "batch") and {"batch", "seq_q"} <= set(operator.field_names()):
+        given.setdefault("seq_q", 1)
+    return operator.make(**given)
+
+
+@arguments_checked
+def crossover(
+    machine: Given, problem: Operator | type[Operator] | str, over: str = "", *, level: str | None = None, **fields: Any
+) -> Crossing:
+    """The batch from which `problem` is compute-bound on `machine`: crossover("A100", "ffn", dtype="bf16", d_model=4096).batch.
+
+    Args:
+        machine: an object or words, as in `roofline.predict`.
+        problem: likewise; an operator by its name is a decode step (seq_q 1) unless seq_q is given.
+        over: the field that grows; "" is the first of SHARING with which its FLOPs grow while bytes are shared.
+        level: of the operands (None: the slowest).
+
+    Raises:
+        Error: where no field does, and naming a ceiling that is missing.
+    """
+    machine, problem = machine_of(machine), growing(problem, fields, over)
+    known = problem.field_names()
+    for name in (over,) if over else SHARING:
+        if name not in known:
+            if over:
+                raise Error(f"{problem.name} has no field {over!r:.80}{hint(over, known)}; it has {', '.join(known)}")
+            continue
+        try:
+            grown = growth(problem, name)
+        except Error:
+            if over:
+                raise
+            continue
+        ridge = machine_roofs(machine, problem, level=level).ridge_flops_per_byte
+        return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=name)
+    raise Error(f"{problem.name}: its intensity grows with none of {', '.join(SHARING)}: no batch makes it compute-bound")
