@@ -20,28 +20,14 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {"fp8": ("fp8_e4m3", "fp8_e5m2"), "fp6
 DEVICES = ("cuda", "rocm", "cpu", "tpu", "hpu")
 TEXTS = ("name", "vendor", "device", "form_factor", "compute_capability", "memory_type")
 LISTS = ("aliases", "notes")
+# Each with the unit it is printed in.
 NUMBERS: Mapping[str, str] = {
-    "memory_bytes_per_s": "B/s",
-    "driver_memory_bytes_per_s": "B/s",
-    "memory_bytes": "B",
-    "driver_memory_bytes": "B",
-    "memory_bus_bits": "",
-    "memory_clock_hz": "Hz",
-    "memory_channels": "",
-    "memory_transfers_per_s": "T/s",
-    "l1_bytes_per_cycle": "B",
-    "l2_bytes": "B",
-    "l2_bytes_per_s": "B/s",
-    "l3_bytes": "B",
-    "multiprocessors": "",
-    "cores": "",
-    "base_clock_hz": "Hz",
-    "boost_clock_hz": "Hz",
-    "tensor_clock_hz": "Hz",
-    "link_bytes_per_s": "B/s",
-    "chip_link_bytes_per_s": "B/s",
-    "tdp_w": "W",
-}  # each with the unit it is printed in
+    "memory_bytes_per_s": "B/s", "driver_memory_bytes_per_s": "B/s", "memory_bytes": "B", "driver_memory_bytes": "B",
+    "memory_bus_bits": "", "memory_clock_hz": "Hz", "memory_channels": "", "memory_transfers_per_s": "T/s",
+    "l1_bytes_per_cycle": "B", "l2_bytes": "B", "l2_bytes_per_s": "B/s", "l3_bytes": "B", "multiprocessors": "", "cores": "",
+    "base_clock_hz": "Hz", "boost_clock_hz": "Hz", "tensor_clock_hz": "Hz", "link_bytes_per_s": "B/s",
+    "chip_link_bytes_per_s": "B/s", "tdp_w": "W",
+}  # fmt: skip
 PEAKS = ("dense_flops_per_s", "sparse_flops_per_s", "flops_per_cycle")
 REQUIRED = ("name", "vendor", "device", "memory_bytes_per_s")
 
