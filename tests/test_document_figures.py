@@ -164,7 +164,7 @@ def naive_and_fused(seq_len: int, head_dim: int) -> dict[str, float]:
 
 def h100(device: str) -> dict[str, float]:
     machine = Machine.from_datasheet(device)
-    (sparse,) = [peak.number.value for peak in datasheet(device).sparse if peak.dtype == "fp16"]
+    (sparse,) = [peak.value for peak in datasheet(device).sparse if peak.dtype == "fp16"]
     return {
         "flops_per_s": machine.compute("fp16", unit="tensor").value,
         "ridge_flops_per_byte": machine.ridge("fp16", unit="tensor"),
@@ -247,7 +247,7 @@ def frame_rates(devices: list[str]) -> dict[str, float]:
 
 
 def int4_tensor(devices: list[str]) -> dict[str, float | None]:
-    return {name: next((p.number.value for p in datasheet(name).peaks() if p.dtype == "int4"), None) for name in devices}
+    return {name: next((p.value for p in datasheet(name).peaks() if p.dtype == "int4"), None) for name in devices}
 
 
 def crosses(d_model: int, batch: int, flops_per_s: list[float], bytes_per_s: list[float]) -> dict[str, Any]:

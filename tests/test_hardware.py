@@ -92,12 +92,12 @@ def test_every_value_is_the_one_collected() -> None:
                 ours, unit = PLAIN[key]
                 number = sheet.numbers[ours]
             elif key.startswith("sparse_"):
-                number, unit = one(sheet.sparse, device, key.removeprefix("sparse_")).number, 1e12
+                number, unit = one(sheet.sparse, device, key.removeprefix("sparse_")), 1e12
             elif key.startswith("cycle_"):
                 mix = "mix" if "fma_plus_add" in key else ""
-                number, unit = one(sheet.per_cycle, device, key.removeprefix("cycle_"), mix).number, 1
+                number, unit = one(sheet.per_cycle, device, key.removeprefix("cycle_"), mix), 1
             else:
-                number, unit = one(sheet.dense, device, key).number, 1e12
+                number, unit = one(sheet.dense, device, key), 1e12
             assert number.value == pytest.approx(value * unit, rel=1e-12), (device, key)
             assert number.verified == verified, (device, key)
             counted[device] += 1
@@ -107,7 +107,7 @@ def test_every_value_is_the_one_collected() -> None:
 def test_how_many_there_are() -> None:
     """Everything collected: stated numbers, and apart what vendors quote for sparse operands."""
     everything = [number for sheet in SHEETS.values() for number in sheet.counted()]
-    sparse = [peak.number for sheet in SHEETS.values() for peak in sheet.sparse]
+    sparse = [peak for sheet in SHEETS.values() for peak in sheet.sparse]
     assert len(SHEETS) == 37
     unverified = [number for number in everything if not number.verified]
     left = sum(not number.verified for number in sparse)
@@ -156,7 +156,7 @@ def test_hopper_has_bf16_on_its_cores(id: str) -> None:
 def test_peaks_of_one_file_are_at_one_clock() -> None:
     """Dense peaks of AMD's and Intel's files stand to each other as operations per cycle do: by powers of two."""
     for id in ("mi250x", "mi300x", "mi325x", "mi355x", "gaudi3"):
-        tensor = [p.number.value for p in SHEETS[id].dense if p.unit == "tensor"]
+        tensor = [p.value for p in SHEETS[id].dense if p.unit == "tensor"]
         for value in tensor:
             doublings = math.log2(value / max(tensor))
             assert abs(doublings - round(doublings)) < 0.005, (id, value)
@@ -169,7 +169,7 @@ def test_no_dense_peak_is_the_sparse_one() -> None:
             same = [p for p in sheet.dense if (p.dtype, p.unit, p.accumulator) == (sparse.dtype, sparse.unit, sparse.accumulator)]
             assert same, (sheet.id, sparse)
             for dense in same:
-                assert 1.25 < sparse.number.value / dense.number.value < 2.06, (sheet.id, sparse.dtype)
+                assert 1.25 < sparse.value / dense.value < 2.06, (sheet.id, sparse.dtype)
 
 
 # Where the arithmetic is more than 2 % away: how far, and why.
@@ -193,7 +193,7 @@ def test_peaks_are_multiprocessors_times_rate_times_clock() -> None:
             # The matrix units' fp64 peak is stated at the clock of the cores.
             at_tensor_clock = peak.unit == "tensor" and peak.dtype != "fp64"
             clock = (sheet.value("tensor_clock_hz") if at_tensor_clock else None) or boost
-            error = abs(sms * per_cycle * clock / peak.number.value - 1)
+            error = abs(sms * per_cycle * clock / peak.value - 1)
             allowed, _ = EXCEPTIONS.get((sheet.id, peak.unit), (0.02, ""))
             if error > 0.02:
                 off.add((sheet.id, peak.unit))
@@ -234,7 +234,7 @@ def test_rates_by_unit_and_accumulator() -> None:
 
 
 def test_cpu_peaks_are_products() -> None:
-    by_dtype = {(p.dtype, p.unit, p.mix): p.number for p in SHEETS["xeon-8480plus"].peaks()}
+    by_dtype = {(p.dtype, p.unit, p.mix): p for p in SHEETS["xeon-8480plus"].peaks()}
     assert by_dtype["bf16", "tensor", ""].value == 56 * 1024 * 3.8e9
     assert not by_dtype["bf16", "tensor", ""].verified  # the boost clock is not
     assert SHEETS["epyc-9654"].value("memory_bytes_per_s") == pytest.approx(12 * 4800e6 * 8)
@@ -345,7 +345,7 @@ def test_a_home_that_cannot_be_read_is_no_error(tmp_path: Path, monkeypatch: pyt
     [
         (("name =", "nam ="), "unknown key 'nam'"),
         (('device = "cuda"', 'device = "gpu"'), "device must be one of cuda, .*, got 'gpu'"),
-        (("memory_bytes_per_s = {", "memory_bytes = {"), "it lacks memory_bytes_per_s"),
+        (("memory_bytes_per_s = {", "memory_bytes = {"), "example-x1.toml lacks memory_bytes_per_s"),
         (("value = 1e12, ", ""), "memory_bytes_per_s lacks value"),
         (("value = 1e12", "value = -1"), "memory_bytes_per_s: value must be a number"),
         (("value = 1e12", "value = inf"), "memory_bytes_per_s: value must be a number"),
@@ -358,11 +358,8 @@ def test_a_home_that_cannot_be_read_is_no_error(tmp_path: Path, monkeypatch: pyt
         (("value = 2e14", "value = 0"), r"dense_flops_per_s\[0\]: a peak cannot be 0"),
         (('vendor = "Example"', 'vendor = "Example'), "not valid TOML"),
         (('vendor = "Example"', "vendor = 7"), "vendor must be text, got 7"),
-        (('vendor = "Example"', 'vendor = "Example"\naliases = "x"'), "aliases must be a list of texts"),
-        (
-            ("dense_flops_per_s = [", "dense_flops_per_s = 7\nsparse_flops_per_s = ["),
-            "dense_flops_per_s must be an array of tables",
-        ),
+        (('vendor = "Example"', 'vendor = "Example"\naliases = "x"'), "aliases must be a list, got 'x'"),
+        (("dense_flops_per_s = [", "dense_flops_per_s = 7\nsparse_flops_per_s = ["), "dense_flops_per_s must be a list, got 7"),
     ],
 )
 def test_damaged_files_are_named(change: tuple[str, str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,7 +438,7 @@ def test_every_datasheet_makes_a_machine(id: str) -> None:
     stated = [p for p in sheet.peaks() if not p.mix and p.dtype != "fp6"]
     assert len([c for c in machine.ceilings if c.kind == "compute"]) == sum(len(p.dtypes) for p in stated)
     memory, link = sheet.numbers["memory_bytes_per_s"], sheet.numbers.get("link_bytes_per_s")
-    unverified = sum(len(p.dtypes) for p in stated if not p.number.verified) + (not memory.verified)
+    unverified = sum(len(p.dtypes) for p in stated if not p.verified) + (not memory.verified)
     unverified += link is not None and link.value > 0 and not link.verified
     assert sum(c.unverified for c in machine.ceilings) == unverified
 

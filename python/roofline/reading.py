@@ -235,7 +235,10 @@ def _refusal(value: Any, kind: Any) -> str:
     return ""
 
 
-def _converted(value: Any, kind: Any, where: str) -> Any:
+DAMAGED = ": the file is damaged or was edited; measure again"
+
+
+def _converted(value: Any, kind: Any, where: str, cure: str = DAMAGED) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -245,7 +248,7 @@ def _converted(value: Any, kind: Any, where: str) -> Any:
         if isinstance(error.__cause__, Error):  # of __post_init__
             raise Error(f"{place}: {error.__cause__}") from error
         if said.startswith("Object missing"):
-            raise Error(f"{place} {_plural(said)}: the file is damaged or was edited; measure again") from error
+            raise Error(f"{place} {_plural(said)}{cure}") from error
         said = said.replace("Number out of range", "Expected a finite number")
         raise Error(f"{place} {_plural(said.partition(', got')[0])}, got {_shown(found)}") from error
 
@@ -280,8 +283,8 @@ def _check_keys(value: Any, kind: Any, where: str) -> None:
             _check_keys(item, arguments[0], f"{where}[{index}]")
 
 
-def build(cls: type[Any], data: Any, *, where: str) -> Any:
-    """An instance of the dataclass `cls` from its JSON object, every key, type and range checked.
+def build(cls: type[Any], data: Any, *, where: str, cure: str = DAMAGED) -> Any:
+    """An instance of the dataclass `cls` from its JSON object, every key, type and range checked. cure: said of a missing key.
 
     Keys in `cls.derived_keys`, if it has them, are written for readers and ignored here. Raises Error naming `where`,
     the path of the value, and its error.
@@ -289,4 +292,4 @@ def build(cls: type[Any], data: Any, *, where: str) -> Any:
     if not isinstance(data, Mapping):
         raise Error(f"{where} must be an object, got {_shown(data)}")
     _check_keys(data, cls, where)
-    return _converted(data, cls, where)
+    return _converted(data, cls, where, cure)

@@ -41,7 +41,7 @@ def hardware(options: argparse.Namespace) -> int:
 
 def _legend(sheets: Sequence[Any]) -> list[str]:
     """What the mark means, where there is one."""
-    numbers = (n for s in sheets for n in (*s.numbers.values(), *(p.number for p in (*s.peaks(), *s.sparse, *s.per_cycle))))
+    numbers = (n for s in sheets for n in (*s.numbers.values(), *s.peaks(), *s.sparse, *s.per_cycle))
     return [] if all(number.verified for number in numbers) else [LEGEND]
 
 
@@ -55,8 +55,8 @@ def _marked(value: float, unit: str, verified: bool) -> str:
 def _best(peaks: Iterable[Any], dtype: str) -> str:
     """The highest peak of a dtype."""
     own = [p for p in peaks if dtype == p.dtype and not p.mix]
-    best = max(own, key=lambda p: p.number.value, default=None)
-    return MISSING if best is None else _marked(best.number.value, "FLOP/s", best.number.verified)
+    best = max(own, key=lambda p: p.value, default=None)
+    return MISSING if best is None else _marked(best.value, "FLOP/s", best.verified)
 
 
 def _stated(sheet: Any, key: str) -> str:
@@ -97,7 +97,7 @@ def _one(sheet: Any, screen: Terminal) -> None:
     for title, peaks, unit in groups:
         rows = [
             (" ".join(filter(None, (p.dtype, p.unit, f"→{p.accumulator}" if p.accumulator != p.dtype else "", p.isa, p.mix))),
-             _marked(p.number.value, unit, p.number.verified), p.number.source, _note(p.number))
+             _marked(p.value, unit, p.verified), p.source, _note(p))
             for p in peaks
         ]  # fmt: skip
         if rows:

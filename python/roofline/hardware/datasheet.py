@@ -7,11 +7,13 @@ import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from ..dtypes import DTYPES, UNITS
-from ..errors import Error
-from ..reading import MOST
+from ..errors import Error, require_one_of
+from ..reading import MOST, Text, build
 from ..units import fmt_si
 
 UNSOURCED = "unsourced"
@@ -29,30 +31,43 @@ NUMBERS: Mapping[str, str] = {
     "chip_link_bytes_per_s": "B/s", "tdp_w": "W",
 }  # fmt: skip
 PEAKS = ("dense_flops_per_s", "sparse_flops_per_s", "flops_per_cycle")
-REQUIRED = ("name", "vendor", "device", "memory_bytes_per_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
     """One stated number, in the unit of its key. source: an address, or "unsourced". verified: it was seen there."""
 
-    value: float
-    source: str
+    value: Annotated[float, Meta(ge=0, le=MOST)]
+    source: Text
     verified: bool
-    note: str = ""
+    note: Text = ""
     disputed: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.source.strip() or (self.verified and self.source == UNSOURCED):
+            raise Error(f"source must be an address (or {UNSOURCED!r}, and then verified must be false)")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the file has it: without what is empty."""
+        return {name: what for name, what in dataclasses.asdict(self).items() if what or name in ("value", "verified")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peak:
+class Peak(Number):
     """One stated rate. dtype: of the package, or a family (fp8, fp6, fp4) quoted as one. mix: "" is multiply-adds alone."""
 
-    dtype: str
-    unit: str
-    accumulator: str
-    number: Number
-    isa: str = ""
-    mix: str = ""
+    dtype: Text
+    unit: Text
+    accumulator: Text
+    isa: Text = ""
+    mix: Text = ""
+
+    def __post_init__(self) -> None:
+        Number.__post_init__(self)
+        for name, allowed in (("dtype", (*DTYPES, *FAMILIES)), ("unit", UNITS), ("accumulator", DTYPES)):
+            require_one_of(name, getattr(self, name), allowed)
+        if not self.value:
+            raise Error("a peak cannot be 0; leave it out")
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -112,126 +127,57 @@ class Datasheet:
             return self.dense
         made = []
         for peak in self.per_cycle:
-            factors = (cores, peak.number, clock)
+            factors = (cores, peak, clock)
             verified = all(factor.verified for factor in factors)
-            number = Number(
-                value=cores.value * peak.number.value * clock.value,
-                source="; ".join(dict.fromkeys(factor.source for factor in factors)) if verified else UNSOURCED,
-                verified=verified,
-                note=f"{cores.value:.0f} cores × {peak.number.value:.0f} FLOP/cycle × {fmt_si(clock.value, 'Hz')} boost",
-            )
-            made.append(dataclasses.replace(peak, number=number))
+            sources = "; ".join(dict.fromkeys(factor.source for factor in factors)) if verified else UNSOURCED
+            note = f"{cores.value:.0f} cores × {peak.value:.0f} FLOP/cycle × {fmt_si(clock.value, 'Hz')} boost"
+            value = math.prod(factor.value for factor in factors)
+            made.append(dataclasses.replace(peak, value=value, source=sources, verified=verified, note=note, disputed=False))
         return tuple(made)
 
     def counted(self) -> tuple[Number, ...]:
         """Every number of the file."""
-        peaks = (*self.dense, *self.sparse, *self.per_cycle)
-        return (*self.numbers.values(), *(peak.number for peak in peaks))
+        return (*self.numbers.values(), *self.dense, *self.sparse, *self.per_cycle)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form, with the keys of the file."""
-
-        def number(n: Number) -> dict[str, Any]:
-            more = {"note": n.note, "disputed": n.disputed}
-            return {
-                "value": n.value,
-                "verified": n.verified,
-                "source": n.source,
-                **{key: what for key, what in more.items() if what},
-            }
-
-        def peak(p: Peak) -> dict[str, Any]:
-            what = {"dtype": p.dtype, "unit": p.unit, "accumulator": p.accumulator, "isa": p.isa, "mix": p.mix}
-            return {key: text for key, text in what.items() if text} | number(p.number)
-
         texts = {key: getattr(self, key) for key in ("id", *TEXTS)}
         lists = {key: list(getattr(self, key)) for key in LISTS}
-        numbers = {key: number(n) for key, n in self.numbers.items()}
-        groups = dict(zip(PEAKS, (self.dense, self.sparse, self.per_cycle), strict=True))
-        return {**texts, **lists, **numbers, **{key: [peak(p) for p in group] for key, group in groups.items()}}
+        peaks = dict(zip(PEAKS, (self.dense, self.sparse, self.per_cycle), strict=True))
+        stated = {key: [peak.to_dict() for peak in group] for key, group in peaks.items()}
+        return {**texts, **lists, **{key: number.to_dict() for key, number in self.numbers.items()}, **stated}
 
 
-def _fail(where: str, what: str) -> Error:
-    return Error(f"hardware file {where}: {what}")
-
-
-def _text(data: Mapping[str, Any], key: str, where: str) -> str:
-    value = data.get(key, "")
-    if not isinstance(value, str):
-        raise _fail(where, f"{key} must be text, got {value!r:.60}")
-    return value
-
-
-def _number(data: Any, key: str, where: str, more: tuple[str, ...] = ()) -> Number:
-    if not isinstance(data, dict):
-        raise _fail(where, f"{key} must be a table with value, source and verified, got {data!r:.60}")
-    known = ("value", "source", "verified", "note", "disputed", *more)
-    if unknown := [name for name in data if name not in known]:
-        raise _fail(where, f"{key} has the unknown key {unknown[0]!r:.80}; known are {', '.join(known)}")
-    if missing := [name for name in ("value", "source", "verified") if name not in data]:
-        raise _fail(where, f"{key} lacks {', '.join(missing)}")
-    value, source = data["value"], _text(data, "source", f"{where}: {key}")
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST:
-        raise _fail(where, f"{key}: value must be a number from 0 to 2**63, in the unit of the key, got {value!r:.60}")
-    if more and not value:
-        raise _fail(where, f"{key}: a peak cannot be 0; leave it out")
-    for name in ("verified", "disputed"):
-        if not isinstance(data.get(name, False), bool):
-            raise _fail(where, f"{key}: {name} must be true or false, got {data[name]!r:.60}")
-    if not source.strip() or (data["verified"] and source == UNSOURCED):
-        raise _fail(where, f"{key}: source must be an address (or {UNSOURCED!r:.80}, and then verified must be false)")
-    return Number(
-        value=float(value),
-        source=source,
-        verified=data["verified"],
-        note=_text(data, "note", f"{where}: {key}"),
-        disputed=data.get("disputed", False),
-    )
-
-
-def _peaks(data: Any, key: str, where: str) -> tuple[Peak, ...]:
-    if not isinstance(data, list):
-        raise _fail(where, f"{key} must be an array of tables, got {data!r:.60}")
-    found: list[Peak] = []
-    for index, item in enumerate(data):
-        place = f"{key}[{index}]"
-        number = _number(item, place, where, ("dtype", "unit", "accumulator", "isa", "mix"))
-        texts = {name: _text(item, name, f"{where}: {place}") for name in ("dtype", "unit", "accumulator", "isa", "mix")}
-        for name, allowed in (("dtype", (*DTYPES, *FAMILIES)), ("unit", UNITS), ("accumulator", tuple(DTYPES))):
-            if texts[name] not in allowed:
-                raise _fail(where, f"{place}: {name} must be one of {', '.join(allowed)}, got {texts[name]!r:.80}")
-        peak = Peak(number=number, **texts)
-        if any((p.dtype, p.unit, p.accumulator, p.isa, p.mix) == tuple(texts.values()) for p in found):
-            raise _fail(where, f"{place} repeats {' '.join(filter(None, texts.values()))}")
-        found.append(peak)
-    return tuple(found)
+# A file: the keys of TEXTS and LISTS, numbers and peaks.
+_File: Any = dataclasses.make_dataclass(
+    "_File",
+    [
+        *((name, Text) for name in ("name", "vendor", "device")), ("memory_bytes_per_s", Number),
+        *((name, Text, "") for name in TEXTS[3:]), *((name, tuple[Text, ...], ()) for name in LISTS),
+        *((name, Number | None, None) for name in NUMBERS if name != "memory_bytes_per_s"),
+        *((name, tuple[Peak, ...], ()) for name in PEAKS),
+    ],
+    frozen=True, kw_only=True,
+)  # fmt: skip
 
 
 def read(text: str, *, id: str, where: str, origin: str = "") -> Datasheet:
     """The datasheet of TOML `text`. Raises Error naming `where`, the key, and its error."""
+    where = f"hardware file {where}"
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # tomllib's own error, and that of an integer of thousands of digits
-        raise _fail(where, f"not valid TOML: {error!s:.200}") from error
-    known = (*TEXTS, *LISTS, *NUMBERS, *PEAKS)
-    if unknown := [key for key in data if key not in known]:
-        raise _fail(where, f"unknown key {unknown[0]!r:.80}; known are {', '.join(known)}")
-    if missing := [key for key in REQUIRED if key not in data]:
-        raise _fail(where, f"it lacks {', '.join(missing)}")
-    texts = {key: _text(data, key, where) for key in TEXTS}
-    if texts["device"] not in DEVICES:
-        raise _fail(where, f"device must be one of {', '.join(DEVICES)}, got {texts['device']!r:.80}")
-    lists = {}
-    for key in LISTS:
-        items = data.get(key, [])
-        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-            raise _fail(where, f"{key} must be a list of texts, got {items!r:.60}")
-        lists[key] = tuple(items)
-    numbers = {key: _number(data[key], key, where) for key in NUMBERS if key in data}
-    if not numbers["memory_bytes_per_s"].value:
-        raise _fail(where, "memory_bytes_per_s: value must be positive")
-    dense, sparse, per_cycle = (_peaks(data.get(key, []), key, where) for key in PEAKS)
+        raise Error(f"{where}: not valid TOML: {error!s:.200}") from error
+    file = build(_File, data, where=where, cure="")
+    require_one_of(f"{where}: device", file.device, DEVICES)
+    if not file.memory_bytes_per_s.value:
+        raise Error(f"{where}: memory_bytes_per_s: value must be positive")
+    for key in PEAKS:
+        names = [" ".join(filter(None, (p.dtype, p.unit, p.accumulator, p.isa, p.mix))) for p in getattr(file, key)]
+        if twice := next((index for index, name in enumerate(names) if name in names[:index]), 0):
+            raise Error(f"{where}: {key}[{twice}] repeats {names[twice]}")
+    dense, sparse, per_cycle = (getattr(file, key) for key in PEAKS)
     return Datasheet(
-        id=id, **texts, aliases=lists["aliases"], notes=lists["notes"], numbers=numbers, dense=dense, sparse=sparse,
-        per_cycle=per_cycle, origin=origin,
+        id=id, **{key: getattr(file, key) for key in (*TEXTS, *LISTS)}, dense=dense, sparse=sparse, per_cycle=per_cycle,
+        numbers={key: number for key in NUMBERS if (number := getattr(file, key))}, origin=origin,
     )  # fmt: skip

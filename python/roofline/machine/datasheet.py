@@ -37,8 +37,7 @@ def _ceilings(sheet: Datasheet) -> Iterator[Ceiling]:
         for dtype in peak.dtypes:
             yield Ceiling(
                 probe="mma" if peak.unit == "tensor" else "fma", dtype=dtype, accumulator=peak.accumulator, unit=peak.unit,
-                isa=peak.isa, threads=threads,
-                samples=(peak.number.value,), source=SOURCE, reason=_reason(peak.number),
+                isa=peak.isa, threads=threads, samples=(peak.value,), source=SOURCE, reason=_reason(peak),
             )  # fmt: skip
 
 
