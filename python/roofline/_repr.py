@@ -176,5 +176,5 @@ def _part(value: Any) -> Any:
 
 
 def values_of(record: object, names: str) -> dict[str, Any]:
-    """Its attributes, for a JSON form. names: with blanks between them."""
-    return {name: getattr(record, name) for name in names.split()}
+    """The JSON form of its attributes. names: with blanks between them."""
+    return {name: _part(getattr(record, name)) for name in names.split()}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._repr import Parts, Row, Shown, json_form, printable
+from ._repr import Parts, Row, Shown, json_form, printable, values_of
 from .crossovers import Crossing, crossing
 from .errors import Error
 from .machine import Given, Machine, machine_of
@@ -137,16 +137,8 @@ class CheatSheet(Shown):
         return {
             "schema_version": SCHEMA_VERSION,
             "kind": "cheat_sheet",
-            "model": self.model,
-            "machine": self.machine,
-            "compute_flops_per_s": self.roofs.compute_flops_per_s,
-            "bandwidth_bytes_per_s": self.roofs.bandwidth_bytes_per_s,
-            "ridge_flops_per_byte": self.ridge_flops_per_byte,
-            "decode": self.decode.to_dict(),
-            "linear": self.linear.to_dict(),
-            "largest_batch": self.largest_batch,
-            "lines": [each.to_dict() for each in self.lines],
-            "notes": list(self.notes),
+            **values_of(self.roofs, "compute_flops_per_s bandwidth_bytes_per_s"),
+            **values_of(self, "model machine ridge_flops_per_byte decode linear largest_batch lines notes"),
         }
 
 

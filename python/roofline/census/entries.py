@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .._repr import values_of
+from .._repr import json_form, values_of
 from ..dtypes import dtype as known_dtype
 from ..operators import Operator, Product
 from ..prediction import Prediction
@@ -15,6 +15,7 @@ from ..results import Measurement
 from ..transformer import Call, Phase
 
 SCALES = ("scale", "zero", "b_scale", "b_whole")  # of weights: bytes that belong to them, and no numbers of their own
+MEASURED = "time_s operator variant device threads cache_state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,29 +146,14 @@ class Entry:
         """JSON form: a kernel of `census.schema.json`."""
         m = self.measured
         return {
-            "name": self.name,
-            "group": self.call.group,
+            **values_of(self.call, "group sharded"),
             "operator": self.problem.name,
-            "variant": self.variant,
-            "problem": self.problem.to_dict(),
-            "count": self.count,
-            "sharded": self.call.sharded,
-            "dtype": self.dtype,
-            "weight_bits": self.weight_bits,
+            **values_of(self, "name variant problem count dtype weight_bits flops bytes link_bytes flops_per_byte"),
+            **values_of(self, "ridge_flops_per_byte bound attainable_flops_per_s roof_s time_s"),
             "cache_dtype": self.cache_dtype or None,
-            "products": [
-                {"term": p.term, "count": p.count, "rows": p.rows, "columns": p.columns, "inner": p.inner, "flops": flops}
-                for p, flops in self.product_flops()
-            ],
-            **values_of(self, "flops bytes link_bytes flops_per_byte ridge_flops_per_byte bound attainable_flops_per_s"),
-            **values_of(self, "roof_s time_s"),
-            "measured": None
-            if m is None
-            else {
-                "time_s": m.time_s, "share_of_roof": self.share_of_roof, "operator": m.operator, "variant": m.variant,
-                "device": m.device, "threads": m.threads, "cache_state": m.cache_state,
-            },
-        }  # fmt: skip
+            "products": [{**json_form(product), "flops": flops} for product, flops in self.product_flops()],
+            "measured": m and {"share_of_roof": self.share_of_roof, **values_of(m, MEASURED)},
+        }
 
     def to_record(self) -> dict[str, Any]:
         """One flat row; sizes of a product only where the kernel is a single one, the others in `products`."""
@@ -179,15 +165,11 @@ class Entry:
             "kernel": self.name,
             "group": self.call.group,
             "operator": self.problem.name,
-            "variant": self.variant,
-            "count": self.count,
+            **values_of(self, "variant count"),
             "product_count": one and one.count,
-            "rows": one and one.rows,
-            "columns": one and one.columns,
-            "inner": one and one.inner,
+            **{name: one and getattr(one, name) for name in ("rows", "columns", "inner")},
             "products": "" if one else several,
-            "dtype": self.dtype,
-            "weight_bits": self.weight_bits,
+            **values_of(self, "dtype weight_bits"),
             "cache_dtype": self.cache_dtype or None,
             **values_of(self, "flops bytes link_bytes flops_per_byte ridge_flops_per_byte bound attainable_flops_per_s"),
             **values_of(self, "roof_s time_s measured_s"),

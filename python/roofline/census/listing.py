@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._repr import Row, github_table, html_table, markdown, printable, records_to_csv, text_table
+from .._repr import Row, github_table, html_table, markdown, printable, records_to_csv, text_table, values_of
 from ..reading import SCHEMA_VERSION
 from ..transformer import Phase, TransformerConfig
 from ..units import MISSING, fmt_number, fmt_percent, fmt_share, fmt_si
@@ -169,11 +169,8 @@ class Census:
         return {
             "schema_version": SCHEMA_VERSION,
             "kind": "census",
-            "config": self.config.to_dict(),
+            **values_of(self, "config tp ep fused ceilings notes"),
             "machine": self.machine or None,
-            "tp": self.tp,
-            "ep": self.ep,
-            "fused": self.fused,
             "phases": [
                 {
                     "phase": phase.to_dict(),
@@ -184,6 +181,4 @@ class Census:
                 }
                 for phase in self.phases
             ],
-            "ceilings": list(self.ceilings),
-            "notes": list(self.notes),
         }

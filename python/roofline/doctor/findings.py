@@ -106,12 +106,4 @@ class Report:
     provenance: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "kind": "libraries",
-            "cpu": json_form(self.cpu),
-            "below": BELOW,
-            "libraries": json_form(self.libraries),
-            "runs": [run.to_dict() for run in self.runs],
-            "provenance": dict(self.provenance),
-        }
+        return {"schema_version": SCHEMA_VERSION, "kind": "libraries", "below": BELOW, **json_form(self)}

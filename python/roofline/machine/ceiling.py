@@ -221,4 +221,4 @@ class Ceiling(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form; `kind`, `label`, `value`, `summary` and `modes` are for readers and ignored when read back."""
-        return {**json_form(self), **json_form(values_of(self, "kind label value summary modes"))}
+        return {**json_form(self), **values_of(self, "kind label value summary modes")}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._repr import Shown
+from .._repr import Shown, values_of
 from ..counts import larger, pick
 from ..errors import Error
 from ..operators.base import WORK
@@ -106,10 +106,7 @@ class Expected(Shown):
 
     def record(self) -> dict[str, Any]:
         """Numbers of it as one flat row, units in the names."""
-        return {
-            "what": self.what, "time_s": self.time_s, "bound": self.bound, "flops": self.flops, "bytes": self.bytes,
-            "flops_per_byte": self.flops_per_byte, "flops_per_s": self.flops_per_s, "bytes_per_s": self.bytes_per_s,
-        }  # fmt: skip
+        return values_of(self, "what time_s bound flops bytes flops_per_byte flops_per_s bytes_per_s")
 
 
 def fmt_roofs(profile: Mapping[str, float], time_s: float) -> str:

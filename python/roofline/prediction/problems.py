@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._repr import Parts, Row, printable
+from .._repr import Parts, Row, printable, values_of
 from ..counts import larger, pick, smaller
 from ..errors import Error
 from ..kernel_costs import KernelCosts, kernel_costs, untimed
@@ -82,20 +82,16 @@ class Prediction(Expected):
 
     def as_answer(self) -> dict[str, Any]:
         """JSON form with its problem and machine: what `roofline predict OPERATOR --json` prints."""
-        problem = {} if self.problem is None else self.problem.to_dict()
-        rates = {"flops": self.flops, "bytes": self.bytes, "flops_per_byte": self.flops_per_byte if self.bytes else None}
         return {
             "schema_version": SCHEMA_VERSION, "kind": "prediction", "machine": self.machine, "operator": self.what,
-            "problem": problem, **self.to_dict(), **rates, "flops_per_s": self.flops_per_s, "bytes_per_s": self.bytes_per_s,
+            "problem": {} if self.problem is None else self.problem.to_dict(), **self.to_dict(),
+            **values_of(self, "flops bytes flops_per_s bytes_per_s"), "flops_per_byte": self.flops_per_byte if self.bytes else None,
         }  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """What a measurement stores: time_s, roof_s, bound, terms, parts, and most_s and notes where there are any."""
-        more = {"most_s": self.most_s, "notes": list(self.notes)}
-        return {
-            "time_s": self.time_s, "roof_s": self.roof_s, "bound": self.bound, "terms": dict(self.terms), "parts": dict(self.parts),
-            **{name: value for name, value in more.items() if value},
-        }  # fmt: skip
+        more = {name: value for name, value in values_of(self, "most_s notes").items() if value}
+        return {**values_of(self, "time_s roof_s bound terms parts"), **more}
 
     def __repr__(self) -> str:
         on = f"{self.what} on {self.machine}: " if self.what and self.machine else ""

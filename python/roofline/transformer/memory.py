@@ -62,7 +62,11 @@ class Memory:
         return f"{of}: {'fits' if self.fits else 'does not fit'}; {batch}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {"parts": dict(self.parts), **values_of(self, "total_bytes capacity_bytes capacity_source fits largest_batch")}
+        return values_of(self, "parts total_bytes capacity_bytes capacity_source fits largest_batch")
+
+    def record(self) -> dict[str, Any]:
+        """What a flat row has of it."""
+        return {"fits": self.fits, "memory_bytes": self.total_bytes, "largest_batch": self.largest_batch}
 
 
 def kv_bytes(config: TransformerConfig, seq_kv: int, *, batch: int = 1, tp: int = 1) -> int:

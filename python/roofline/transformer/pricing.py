@@ -68,10 +68,7 @@ class Part:
     def to_dict(self) -> dict[str, Any]:
         problem = self.call.problem
         return {
-            "name": self.call.name,
-            "group": self.call.group,
-            "count": self.call.count,
-            "sharded": self.call.sharded,
+            **values_of(self.call, "name group count sharded"),
             "operator": problem.name,
             "problem": problem.to_dict(),
             **values_of(self, "time_s bound flops bytes"),

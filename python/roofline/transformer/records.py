@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -259,10 +258,8 @@ class ModelPrediction(Expected):
         shown = Expected.record(self)
         phase = {"phase": self.phase.name, **{name: x for name, x in self.phase.to_dict().items() if name != "phase"}}
         return {
-            "machine": self.machine, "what": shown.pop("what"), **phase, "tp": self.options.tp, "ep": self.options.ep, **shown,
-            "realistic_s": self.realistic_s, "ttft_s": self.ttft_s, "tpot_s": self.tpot_s,
-            "tokens_per_s": self.tokens_per_s, "mfu": self.mfu, "mbu": self.mbu, "fits": self.memory.fits,
-            "memory_bytes": self.memory.total_bytes, "largest_batch": self.memory.largest_batch,
+            "machine": self.machine, "what": shown.pop("what"), **phase, **values_of(self.options, "tp ep"), **shown,
+            **values_of(self, "realistic_s ttft_s tpot_s tokens_per_s mfu mbu"), **self.memory.record(),
         }  # fmt: skip
 
     def as_answer(self) -> dict[str, Any]:
@@ -284,23 +281,12 @@ class ModelPrediction(Expected):
         return {
             "schema_version": SCHEMA_VERSION,
             "kind": "model prediction",
-            "config": self.config.to_dict(),
-            "phase": self.phase.to_dict(),
-            "machine": self.machine,
-            "options": dataclasses.asdict(self.options),
-            **values_of(self, "time_s realistic_s ttft_s tpot_s tokens_per_s tokens_per_s_per_user mfu mbu flops bytes"),
-            **values_of(self, "bound"),
+            **values_of(self, "config phase machine options time_s realistic_s ttft_s tpot_s tokens_per_s tokens_per_s_per_user"),
+            **values_of(self, "mfu mbu flops bytes bound overhead_s unsharded_s memory parts ceilings counted notes"),
             "profile_s": self.profile,
             "groups_s": self.groups,
-            "overhead_s": self.overhead_s,
-            "unsharded_s": self.unsharded_s,
             "amdahl": None if math.isinf(self.amdahl) else self.amdahl,
-            "memory": self.memory.to_dict(),
-            "parts": [part.to_dict() for part in self.parts],
-            "ceilings": list(self.ceilings),
             "definitions": dict(DEFINITIONS),
-            "counted": list(self.counted),
-            "notes": list(self.notes),
         }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._repr import Parts, Row, printable
+from .._repr import Parts, Row, printable, values_of
 from ..errors import Error
 from ..machine import Machine
 from ..prediction import Expected, bound_of, fmt_roofs
@@ -166,14 +165,10 @@ class ServingPrediction(Expected):
     def record(self) -> dict[str, Any]:
         fields = {name: x for name, x in self.phase.to_dict().items() if name != "phase"}
         return {
-            "machine": self.machine, "what": self.what, "phase": self.phase.name, **fields,
-            "tp": self.options.tp, "ep": self.options.ep,
-            "ttft_s": self.ttft_s, "tpot_s": self.tpot_s, "request_s": self.time_s, "requests_per_s": self.requests_per_s,
-            "output_tokens_per_s": self.output_tokens_per_s, "input_tokens_per_s": self.input_tokens_per_s,
-            "cost_per_million_output_tokens": self.cost_per_million_output_tokens,
-            "cost_per_million_tokens": self.cost_per_million_tokens, "mfu": self.mfu, "mbu": self.mbu,
-            "bound": self.bound, "fits": self.memory.fits,
-            "memory_bytes": self.memory.total_bytes, "largest_batch": self.memory.largest_batch,
+            **values_of(self, "machine what"), "phase": self.phase.name, **fields, **values_of(self.options, "tp ep"),
+            **values_of(self, "ttft_s tpot_s"), "request_s": self.time_s,
+            **values_of(self, "requests_per_s output_tokens_per_s input_tokens_per_s cost_per_million_output_tokens"),
+            **values_of(self, "cost_per_million_tokens mfu mbu bound"), **self.memory.record(),
         }  # fmt: skip
 
     def remarks(self) -> list[str]:
@@ -192,12 +187,10 @@ class ServingPrediction(Expected):
     def to_dict(self) -> dict[str, Any]:
         """JSON form, see `prediction.schema.json`."""
         return {
-            "schema_version": SCHEMA_VERSION, "kind": "serving prediction", "config": self.config.to_dict(),
-            "options": dataclasses.asdict(self.options), **self.record(), "prefill_s": self.prefill_s, "decode_s": self.decode_s,
-            "price_per_hour": self.price_per_hour, "realistic": None if self.realistic is None else self.realistic.record(),
-            "flops": self.flops, "bytes": self.bytes, "profile_s": dict(self.profile),
-            "memory": self.memory.to_dict(), "definitions": dict(DEFINITIONS), "counted": list(self.counted),
-            "notes": list(self.notes),
+            "schema_version": SCHEMA_VERSION, "kind": "serving prediction", **values_of(self, "config options"), **self.record(),
+            **values_of(self, "prefill_s decode_s price_per_hour flops bytes memory counted notes"),
+            "realistic": None if self.realistic is None else self.realistic.record(),
+            "profile_s": dict(self.profile), "definitions": dict(DEFINITIONS),
         }  # fmt: skip
 
     def _table(self) -> Parts:
