@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +15,7 @@ from .curve import SizeCurve
 from .empirical import EmpiricalRoofline
 
 TOLERANCE = 0.03  # measured ceilings of an idle machine repeat within this
+UNIT = ("dtype", "accumulator", "unit", "isa", "threads")  # fields of ceilings of the same arithmetic unit
 HUGE_PAGES = 0.9  # of a probe's memory: with fewer, address translation is measured too
 
 
@@ -52,52 +53,49 @@ def _latencies(latencies: Sequence[Ceiling]) -> list[str]:
     return found
 
 
+def _against(some: Iterable[Ceiling], computes: Sequence[Ceiling], *fields: str) -> Iterator[tuple[Ceiling, Ceiling]]:
+    """Each of some ceilings, with the best roof that equals it in these fields."""
+    for c in some:
+        if roof := _best([r for r in computes if r.is_roof and all(getattr(r, name) == getattr(c, name) for name in fields)]):
+            yield c, roof
+
+
 def _patterns(computes: Sequence[Ceiling]) -> list[str]:
     """Multiply-adds against the same with additions between them, which can only use more of a core."""
-    found = []
-    for mixed in (c for c in computes if c.probe == "fma.add"):
-        same = (mixed.dtype, mixed.accumulator, mixed.unit, mixed.isa, mixed.threads)
-        plain = _best([c for c in computes if (c.dtype, c.accumulator, c.unit, c.isa, c.threads) == same and c.is_roof])
-        if plain is not None and mixed.value < plain.value * (1 - TOLERANCE):
-            found.append(f"{mixed.label} is slower than {plain.label}: one of the two was disturbed")
-    return found
+    return [
+        f"{mixed.label} is slower than {plain.label}: one of the two was disturbed"
+        for mixed, plain in _against((c for c in computes if c.probe == "fma.add"), computes, *UNIT)
+        if mixed.value < plain.value * (1 - TOLERANCE)
+    ]
 
 
 def _products(computes: Sequence[Ceiling]) -> list[str]:
     """Matrix products against the multiply-adds they are made of."""
-    found = []
-    for product in (c for c in computes if c.probe.startswith("gemm.")):
-        same = [c for c in computes if (c.dtype, c.threads) == (product.dtype, product.threads)]
-        peak = _best([c for c in same if c.is_roof and not c.probe.startswith("gemm.")])
-        if peak is not None and product.value > peak.value * (1 + TOLERANCE):
-            found.append(
-                f"{product.label} is {fmt_percent(product.value / peak.value)} of {peak.label}: the multiply-add probe was "
-                f"disturbed, or the library computes with a unit that no probe measures"
-            )
-    return found
+    products = [c for c in computes if c.probe.startswith("gemm.")]
+    return [
+        f"{product.label} is {fmt_percent(product.value / peak.value)} of {peak.label}: the multiply-add probe was "
+        f"disturbed, or the library computes with a unit that no probe measures"
+        for product, peak in _against(products, [c for c in computes if not c.probe.startswith("gemm.")], "dtype", "threads")
+        if product.value > peak.value * (1 + TOLERANCE)
+    ]
 
 
 def _sustained(computes: Sequence[Ceiling]) -> list[str]:
-    found = []
-    for long in (c for c in computes if c.sustained):
-        same = (long.dtype, long.accumulator, long.unit, long.isa, long.threads, dict(long.problem))
-        burst = _best(
-            [c for c in computes if (c.dtype, c.accumulator, c.unit, c.isa, c.threads, dict(c.problem)) == same and c.is_roof]
-        )
-        if burst is not None and long.value > burst.value * (1 + TOLERANCE):
-            found.append(f"{long.label} is faster than its burst, {burst.label}: the burst was disturbed")
-    return found
+    return [
+        f"{long.label} is faster than its burst, {burst.label}: the burst was disturbed"
+        for long, burst in _against((c for c in computes if c.sustained), computes, *UNIT, "problem")
+        if long.value > burst.value * (1 + TOLERANCE)
+    ]
 
 
 def _pages(ceilings: Sequence[Ceiling]) -> list[str]:
     """DRAM probes that were to have huge pages, and got too few."""
-    found = []
-    for c in ceilings:
-        share = c.plan.get("huge_page_share")
-        asked = c.kind == "bandwidth" or c.params.get("pages") == "huge"
-        if c.level == "DRAM" and asked and isinstance(share, (int, float)) and share < HUGE_PAGES:
-            found.append(f"{c.label} had huge pages for only {fmt_percent(share, 2)} of its memory: it includes TLB misses")
-    return found
+    return [
+        f"{c.label} had huge pages for only {fmt_percent(share, 2)} of its memory: it includes TLB misses"
+        for c in ceilings
+        if c.level == "DRAM" and (c.kind == "bandwidth" or c.params.get("pages") == "huge")
+        if isinstance(share := c.plan.get("huge_page_share"), (int, float)) and share < HUGE_PAGES
+    ]
 
 
 def _widths(computes: Sequence[Ceiling]) -> list[str]:
@@ -139,13 +137,12 @@ def _threads(ceilings: Sequence[Ceiling]) -> list[str]:
 def _possible(computes: Sequence[Ceiling], facts: Mapping[str, Any]) -> list[str]:
     found = []
     for c in computes:
-        if c.ops_per_cycle and c.clock_hz and c.source == "measured":
-            limit = c.ops_per_cycle * c.clock_hz * (c.threads or int(facts.get("sms") or 1))
-            if c.value > limit * (1 + TOLERANCE):
-                found.append(
-                    f"{c.label} is {fmt_percent(c.value / limit)} of what its instructions allow at {fmt_si(c.clock_hz, 'Hz')} "
-                    f"({fmt_si(limit, RATE_UNITS[c.kind])}): the operation count or the clock is wrong"
-                )
+        limit = (c.ops_per_cycle or 0) * (c.clock_hz or 0) * (c.threads or int(facts.get("sms") or 1))
+        if limit and c.source == "measured" and c.value > limit * (1 + TOLERANCE):
+            found.append(
+                f"{c.label} is {fmt_percent(c.value / limit)} of what its instructions allow at {fmt_si(c.clock_hz, 'Hz')} "
+                f"({fmt_si(limit, RATE_UNITS[c.kind])}): the operation count or the clock is wrong"
+            )
     return found
 
 
