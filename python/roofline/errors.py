@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TypeGuard
 
 _LONG = re.compile(r"[^\s/]{120,}")  # no name of a folder or an option is as long; what a user gave may be
 
@@ -41,3 +42,13 @@ def require_one_of(name: str, value: object, allowed: Iterable[str]) -> None:
     """Raises Error naming the argument unless `value` is one of these words."""
     if value not in (words := tuple(allowed)):
         raise Error(f"{name} must be one of {', '.join(words)}, got {shown(value)}")
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is an integer or a float."""
+    return is_whole(value) or isinstance(value, float)

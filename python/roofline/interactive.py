@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from . import plot
 from ._repr import html_table, printable
 from .dtypes import DTYPES
-from .errors import Error
+from .errors import Error, is_whole
 from .machine import Given, Machine, machines_of
 from .operators import Operator, operator_named
 from .prediction import Prediction
@@ -194,7 +194,7 @@ def explore(
     controls = {
         name: _slider(name, VALUES.get(name) or [*(value << k for k in range(5)), *(value >> k or 1 for k in range(5))], value)
         for name, value in values.items()
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0
+        if is_whole(value) and value > 0
     }
     controls |= {
         name: _widgets().Checkbox(value=value, description=name) for name, value in values.items() if isinstance(value, bool)

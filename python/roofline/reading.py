@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from .errors import Error, require_type
+from .errors import Error, is_whole, require_type
 from .units import GIB, MIB, fmt_bytes
 
 # In every file; any change of a file's keys raises it. 1: machines without curves and empirical; 2: no conditions; 3: no kernels.
@@ -151,7 +151,7 @@ def check_version(data: Mapping[str, Any], *, where: str) -> None:
     if "schema_version" not in data:
         raise Error(f"{where} has no schema_version: it is not a file of this package")
     version = data["schema_version"]
-    if isinstance(version, bool) or not isinstance(version, int):
+    if not is_whole(version):
         raise Error(f"{where} has the schema_version {version!r:.60}, which must be the integer {SCHEMA_VERSION}")
     if version > SCHEMA_VERSION:
         raise Error(f"{where} has schema_version {version!r:.60}, this version reads {SCHEMA_VERSION}: upgrade roofline")

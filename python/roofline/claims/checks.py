@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._repr import Parts, Row, Shown, text_table
-from ..errors import Error
+from ..errors import Error, is_number
 from ..units import fmt_number, fmt_percent, fmt_si, within
 
 WITHIN = 0.01  # of a stated number, where nothing else is said: texts round to two or three digits
@@ -111,15 +111,11 @@ def _text(value: Scalar | None, unit: str) -> str:
     return f"{plain} {rest}".strip()
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _plain(found: Any) -> Found:
     """Numbers of NumPy as Python's, and arrays as lists. Raises Error for anything but a number, text, or a list of these."""
     value = found.tolist() if hasattr(found, "tolist") else found
     for each in _several(value):
-        if not (each is None or isinstance(each, (str, bool)) or _is_number(each)):
+        if not (each is None or isinstance(each, (str, bool)) or is_number(each)):
             raise Error(f"check: found must be a number, a text, True or False, or a list of these, got {each!r:.80}")
     return value if not isinstance(value, tuple) else list(value)
 
@@ -163,20 +159,20 @@ def check(
             raise Error(f"check: equals has {len(stated)} values for {len(each)} found; give one, or one for each")
         pairs = zip(each, stated * len(each) if len(stated) == 1 else stated, strict=False)
         passed &= all(_agrees(ours, theirs, within_) for ours, theirs in pairs)
-        numbers = any(_is_number(one) for one in stated)
+        numbers = any(is_number(one) for one in stated)
         margin = f" ± {fmt_percent(within_, 2)}" if numbers and within_ else ""
         wanted.append(", ".join(_text(one, unit) for one in stated) + margin)
     for word, limit in (("above", above), ("below", below)):
         if limit is None:
             continue
-        if not _is_number(limit) or math.isnan(limit):
+        if not is_number(limit) or math.isnan(limit):
             raise Error(f"check: {word} must be a number, got {limit!r:.80}")
-        passed &= all(_is_number(one) and (one > limit if word == "above" else one < limit) for one in each)  # type: ignore[operator]
+        passed &= all(is_number(one) and (one > limit if word == "above" else one < limit) for one in each)
         wanted.append(f"{word} {_text(limit, unit)}")
     return Check(claim=claim, wanted=", ".join(wanted), found=value, passed=passed, unit=unit, why=why)
 
 
 def _agrees(ours: Any, theirs: Any, tolerance: float) -> bool:
-    if _is_number(ours) and _is_number(theirs):
+    if is_number(ours) and is_number(theirs):
         return math.isclose(ours, theirs, rel_tol=0.0, abs_tol=tolerance * abs(theirs)) or ours == theirs
     return type(ours) is type(theirs) and bool(ours == theirs)

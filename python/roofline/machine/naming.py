@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..dtypes import dtype_name
-from ..errors import Error
+from ..errors import Error, is_number
 from ..units import parse_bytes, parse_si, parse_time_s
 from ..words import hint
 
@@ -59,7 +59,7 @@ def number_of(name: str, given: Any) -> float:
             return parse_bytes(given)
         flops = name == "flops_per_s"
         return parse_time_s(given) if name == "launch_s" else parse_si(_FLOPS.sub("FLOP/s", given), "FLOP/s" if flops else "B/s")
-    if isinstance(given, bool) or not isinstance(given, (int, float)):
+    if not is_number(given):
         raise Error(f"{name} must be a number or words such as '2TB/s', got {given!r:.60}")
     return given
 

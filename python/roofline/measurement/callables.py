@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import dtype as dtype_named
-from ..errors import Error, require_one_of, require_type
+from ..errors import Error, is_whole, require_one_of, require_type
 from ..machine import CACHES, Machine, memory_level
 from ..operators import Operator
 from ..results import Measurement
@@ -41,7 +41,7 @@ def stream_handle(stream: Any) -> int:
                 found = getattr(stream, name)
                 break
     found = getattr(found, "value", found)  # ctypes
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+    if not is_whole(found) or found < 0:
         raise Error(f"stream must be a CUDA stream (PyTorch's, CuPy's, one with __cuda_stream__, or a handle), got {stream!r:.80}")
     return found
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from ..errors import Error
+from ..errors import Error, is_whole
 from ..machine import Machine
 from ..operators import Operator
 from ..prediction import default_variant
@@ -181,7 +181,7 @@ def open_device(name: str | Device | None = None, threads: int = 0) -> Device:
     """
     if isinstance(name, Device):
         return name
-    if isinstance(threads, bool) or not isinstance(threads, int) or not 0 <= threads < 2**16:
+    if not is_whole(threads) or not 0 <= threads < 2**16:
         raise Error(f"threads must be a whole number from 0 (all usable cores), got {threads!r}")
     if name is not None and (not isinstance(name, str) or not name):
         raise Error(f"device must be a name such as 'cpu' or 'cuda:0', got {name!r:.60}")

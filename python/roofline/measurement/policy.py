@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import Error
+from ..errors import Error, is_number
 from ..words import ByName
 
 LEAST_S = 0.5  # of samples, however little time is left
@@ -36,7 +36,7 @@ class Policy(ByName):
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            if not is_number(value) or not 0 <= value < math.inf:
                 raise Error(f"{field.name} must be a number of at least 0, got {value!r:.80}")
         if self.min_samples < 3 or self.tries < 1:
             raise Error("min_samples must be at least 3 and tries at least 1")

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..counts import Array, Sizes, sizes, smaller
 from ..dtypes import ACCUMULATORS, dtype, dtype_name
-from ..errors import Error
+from ..errors import Error, is_number
 from ..tensor_spec import TensorSpec
 from ..words import ByName, dimension, hint
 
@@ -283,7 +283,7 @@ class Operator(ByName):
             if not isinstance(value, bool):
                 raise Error(f"{where} must be True or False, got {value!r:.80}")
         elif field.type in ("float", float):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
+            if not is_number(value) or not abs(value) < float("inf"):
                 raise Error(f"{where} must be a finite number, got {value!r:.80}")
         elif field.name.endswith("dtype") or (field.name == "accumulator" and value):
             try:

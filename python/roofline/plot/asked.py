@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from ..errors import Error
+from ..errors import Error, is_whole
 from ..operators import Operator, problem_of
 from ..questions import subject_of
 from ..results import Measurement, Results
@@ -24,7 +24,7 @@ def checked(name: str, values: Size) -> tuple[int, ...]:
     given: Any = numbers(values) if isinstance(values, str) else values if several_in(values) else (values,)
     found: tuple[Any, ...] = tuple(given)
     found = tuple(whole(n) if isinstance(n, str) else n for n in found)
-    if not found or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in found):
+    if not found or not all(is_whole(n) and n >= 1 for n in found):
         raise Error(f"{name} must be whole numbers from 1, got {', '.join(map(str, found)) or 'none'}")
     return tuple(sorted(set(found)))
 

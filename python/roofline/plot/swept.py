@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import Error
+from ..errors import Error, is_whole
 from ..machine import Machine
 from ..operators import Operator, from_dict
 from ..prediction import Prediction, predict_problem
@@ -98,7 +98,7 @@ def points_of(
 
 def varying(points: Sequence[Swept]) -> list[str]:
     """Fields of which there are several values, those of one length joined to seq_kv; numbers only."""
-    names = [name for name, value in points[0].fields.items() if isinstance(value, int) and not isinstance(value, bool)]
+    names = [name for name, value in points[0].fields.items() if is_whole(value)]
     several = [name for name in names if len({p.fields.get(name) for p in points}) > 1]
     if set(LENGTH) <= set(several) and all(p.fields["seq_q"] == p.fields["seq_kv"] for p in points):
         several.remove("seq_q")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .. import operators as ops
+from ..errors import is_whole
 from ..operators import OPERATORS, Operator
 from ..units import MIB
 from .base import DEEPEST, FURTHER, PREDICTION, Target, words
@@ -88,7 +89,7 @@ class Standard(NamedTuple):
     @property
     def label(self) -> str:
         fields = self.problem.to_dict()
-        sizes = "×".join(str(value) for value in fields.values() if isinstance(value, int) and not isinstance(value, bool))
+        sizes = "×".join(str(value) for value in fields.values() if is_whole(value))
         dtype = "" if fields["dtype"] == "fp32" else fields["dtype"]
         return words(self.problem.name, self.variant, NAMES.get(self.problem), sizes, dtype, "cold" if self.cold else "warm")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
+from ..errors import is_whole
 from ..operators import Operator
 
 Number = int | float | Fraction
@@ -125,7 +126,7 @@ def _symbolic(problem: Operator) -> Operator:
     made = object.__new__(type(problem))
     for field in dataclasses.fields(problem):  # type: ignore[arg-type]
         value = getattr(problem, field.name)
-        whole = isinstance(value, int) and not isinstance(value, bool)
+        whole = is_whole(value)
         object.__setattr__(made, field.name, Term.named(field.name, value) if whole else value)
     return made
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ceilings import measure_machine
 from ..ceilings.measuring import LATE
-from ..errors import Error
+from ..errors import Error, is_number
 from ..machine import Ceiling, Machine
 from ..measurement import Device, Policy, attempt, open_device
 from ..measurement.devices import exclusive, utc_now
@@ -32,7 +32,7 @@ RESERVE_S = 5.0  # kept for the end check, the pictures and the files
 def _limit(time_limit_s: float | None, quick: bool, thorough: bool) -> float | None:
     if time_limit_s is None:
         return None if thorough else QUICK_S if quick else DEFAULT_S
-    if isinstance(time_limit_s, bool) or not isinstance(time_limit_s, (int, float)) or not 0 < time_limit_s < float("inf"):
+    if not is_number(time_limit_s) or not 0 < time_limit_s < float("inf"):
         raise Error(f"time_limit_s must be a positive number of seconds, got {time_limit_s!r:.80}")
     return float(time_limit_s)
 

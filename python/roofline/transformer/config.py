@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from .._repr import Parts, Row, Shown, printable
 from ..dtypes import DTYPES as KNOWN
 from ..dtypes import FLOATS, dtype_name
-from ..errors import Error, require_one_of, shown
+from ..errors import Error, is_whole, require_one_of, shown
 from ..units import fmt_si
 from ..words import ByName
 from .quantization import Quantization, check_fields, quantization_of
@@ -141,7 +141,7 @@ class TransformerConfig(Shown, ByName):
 
     def _check_layers(self, field: str, needed: int, what: str) -> None:
         given = getattr(self, field)
-        if not isinstance(given, (tuple, list)) or not all(isinstance(i, int) and not isinstance(i, bool) for i in given):
+        if not isinstance(given, (tuple, list)) or not all(is_whole(i) for i in given):
             self._refuse(f"{field} must be indices of layers, got {shown(given)}")
         object.__setattr__(self, field, tuple(sorted(set(given))))
         if given and not needed:

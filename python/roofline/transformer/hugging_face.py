@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import Error, shown
+from ..errors import Error, is_whole, shown
 from ..reading import CONFIG, from_json, read_bytes
 from .config import TransformerConfig
 from .families import ACTIVATIONS, DTYPES, FAMILIES, GPT2_NAMES, NO_MATTER, NOT_MODELLED, TEXT_PARTS, Family
@@ -35,7 +35,7 @@ class _Keys:
         value = self.values.get(name)
         if value is None:
             return default
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        if kind is float and is_whole(value):
             value = float(max(min(value, MOST), -MOST))
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise Error(f"{self.where}: {name} must be {_KINDS[kind]}, got {shown(value)}")
@@ -161,7 +161,7 @@ def _mixture(keys: _Keys, family: Family, layers: int) -> dict[str, Any]:
             raise Error(f"{keys.where}: moe_layer_freq other than 1 is not modelled")
     elif family.dense == "decoder_sparse_step":
         step, listed = keys.need(family.dense), keys.get("mlp_only_layers", list, [])
-        if step < 1 or not all(isinstance(i, int) and not isinstance(i, bool) for i in listed):
+        if step < 1 or not all(is_whole(i) for i in listed):
             raise Error(f"{keys.where}: decoder_sparse_step must be 1 or more and mlp_only_layers a list of integers")
         found["dense_layers"] = tuple(i for i in range(layers) if i in set(listed) or (i + 1) % step)
     if found.get("dense_layers") and len(found["dense_layers"]) >= layers:

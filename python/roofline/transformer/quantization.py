@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..dtypes import dtype, dtype_name
-from ..errors import Error, require_one_of, shown
+from ..errors import Error, is_whole, require_one_of, shown
 from ..words import ByName, dimension, hint, spelled
 
 POWER = 40  # of two, that no one dimension passes: beyond what can be built, and products of several stay exact and quick
@@ -137,7 +137,7 @@ def _integer(given: Mapping[str, Any], where: str, *names: str, default: int | N
         value = given.get(name)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= 2**31:
+        if not is_whole(value) or not -1 <= value <= 2**31:
             raise Error(f"{where}: {name} must be an integer from -1, got {shown(value)}")
         return value
     if default is None:

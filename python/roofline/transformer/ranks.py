@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import Error, shown
+from ..errors import Error, is_whole, shown
 from .config import TransformerConfig
 from .phases import Decode, Phase, Prefill
 
@@ -32,7 +32,7 @@ class Ranks:
 def ranks_of(config: TransformerConfig, tp: int, ep: int = 1) -> Ranks:
     """How `tp` or `ep` ranks share a model. Raises Error naming a dimension that they do not divide, and for both at once."""
     for name, ranks in (("tp", tp), ("ep", ep)):
-        if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= 2**20:
+        if not is_whole(ranks) or not 1 <= ranks <= 2**20:
             raise Error(f"{name} must be a number of ranks from 1 to 2**20, got {shown(ranks)}")
     c = config
     if ep > 1 and tp > 1:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from ...dtypes import DTYPES, dtype_name
-from ...errors import Error
+from ...errors import Error, is_whole
 from ...machine import MEMORIES, Ceiling, Given, Machine, machine_of
 from ...model import ridge_flops_per_byte
 from ...operators.scales import one_length, shown_fields
@@ -272,9 +272,7 @@ def sweeps(points: Sequence[Placed]) -> Iterator[list[Placed]]:
     for members in groups.values():
         problems = [p.measurement.problem for p in members if p.measurement is not None]
         varying = [name for name in problems[0] if any(problem.get(name) != problems[0][name] for problem in problems)]
-        numeric = all(
-            isinstance(problem[name], int) and not isinstance(problem[name], bool) for problem in problems for name in varying
-        )
+        numeric = all(is_whole(problem[name]) for problem in problems for name in varying)
         # seq_len sweeps change both sequence lengths together.
         if len(members) >= 3 and numeric and (len(varying) == 1 or set(varying) == {"seq_q", "seq_kv"}):
             yield members

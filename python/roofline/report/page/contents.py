@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..._repr import Row, printable
-from ...errors import Error
+from ...errors import Error, is_number
 from ...machine import LEVELS, RATE_UNITS, Ceiling, Machine, memory_level
 from ...model import compute_ceiling
 from ...operators import from_dict
@@ -206,10 +206,6 @@ def _climb(listed: Sequence[Measurement]) -> list[dict[str, Any]]:
     return found
 
 
-def _number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _maps(listed: Sequence[Measurement]) -> list[dict[str, Any]]:
     """Sweeps over two fields: for each operator, variant and dtype the two numeric fields with most values, where they cross."""
     groups: dict[tuple[str, ...], list[Measurement]] = {}
@@ -220,9 +216,9 @@ def _maps(listed: Sequence[Measurement]) -> list[dict[str, Any]]:
     for (operator, variant, dtype, state), members in groups.items():
         fields = {name: {m.problem.get(name) for m in members} for name in members[0].problem}
         axes: dict[str, list[Any]] = {
-            name: sorted(filter(_number, values), key=float)
+            name: sorted(filter(is_number, values), key=float)
             for name, values in fields.items()
-            if len(values) > 1 and all(map(_number, values))
+            if len(values) > 1 and all(map(is_number, values))
         }
         if axes.get("seq_q") and axes.get("seq_q") == axes.get("seq_kv"):
             axes = {name: values for name, values in axes.items() if name != "seq_q"}
