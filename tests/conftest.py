@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -227,16 +226,17 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Command:
     return Command(capsys)
 
 
-@pytest.fixture(scope="session")
-def schema() -> Callable[[str], Any]:
+@pytest.fixture(scope="session", name="schema")
+def validators() -> Callable[[str], Any]:
     """schema("machine"): what validates files of that kind."""
+    from roofline.schemas import schema
+
     jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
 
     def of(kind: str) -> Any:
-        text = (files("roofline") / "schemas" / f"{kind}.schema.json").read_text(encoding="utf-8")
-        found = json.loads(text)
+        found = schema(kind)
         jsonschema.Draft202012Validator.check_schema(found)
-        assert f'"schema_version": {{"const": {found["$id"].rpartition(":")[2]}' in text
+        assert f'"schema_version": {{"const": {found["$id"].rpartition(":")[2]}' in json.dumps(found)
         return jsonschema.Draft202012Validator(found)
 
     return of

@@ -17,7 +17,7 @@ CSRC = ROOT / "csrc"
 ORDER = (
     "_repr errors units words reading counts dtypes tensor_spec references operators hardware probes machine nearby "
     "kernel_costs model crossovers tiling prediction transformer questions cheat_sheets claims results census comparison "
-    "importers measurement ceilings sweeps plot interactive report doctor cli"
+    "importers measurement ceilings sweeps plot interactive report doctor schemas cli"
 ).split()
 TOUCH_CORE = {"measurement", "doctor"}
 DRAWS = {"plot", "interactive"}

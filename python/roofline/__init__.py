@@ -74,7 +74,8 @@ _HOMES = {
 }  # fmt: skip
 _MODULES = (
     "ceilings", "census", "cheat_sheets", "claims", "comparison", "errors", "hardware", "importers", "interactive", "machine",
-    "measurement", "model", "operators", "plot", "prediction", "report", "results", "sweeps", "tiling", "transformer", "units",
+    "measurement", "model", "operators", "plot", "prediction", "report", "results", "schemas", "sweeps", "tiling", "transformer",
+    "units",
 )  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
