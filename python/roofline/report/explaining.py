@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,23 +75,15 @@ def _flops(m: Measurement, problem: Operator | None) -> Section:
 
 def _bytes(m: Measurement, problem: Operator | None) -> Section:
     rows: list[tuple[str, ...]] = []
+    beyond: Mapping[str, str] = {}
     if problem is not None:
         shapes = {t.name: f"{t.name} {list(t.shape)} {t.dtype}" for t in problem.tensors()}
         formulas, sizes = tensor_formulas(problem), tensor_bytes(problem)
         rows += [(shapes[name], formulas.get(name, MISSING), str(size), fmt_bytes(size)) for name, size in sizes.items()]
         beyond = traffic_formulas(problem, {"variant": m.variant, **m.plan}) if m.plan else {}
-    else:
-        beyond = {}
-        rows += (
-            [("compulsory", MISSING, str(m.bytes["compulsory"]), fmt_bytes(m.bytes["compulsory"]))]
-            if "compulsory" in m.bytes
-            else []
-        )
-    rows += [
-        (f"beyond: {term}", beyond.get(term, MISSING), str(count), fmt_bytes(count))
-        for term, count in m.bytes.items()
-        if term != "compulsory"
-    ]
+    for term, count in m.bytes.items():
+        name = term if term == "compulsory" else f"beyond: {term}"
+        rows += [] if problem and term == "compulsory" else [(name, beyond.get(term, MISSING), str(count), fmt_bytes(count))]
     rows.append(("total", "", str(m.total_bytes), fmt_bytes(m.total_bytes)))
     where = f"Bytes at {m.level}" if m.level else "Bytes"
     table = Table(headers=("operand", "formula", "bytes", "size"), rows=rows, wide=("operand", "formula"))
@@ -103,20 +95,11 @@ def _roofs(m: Measurement) -> Section:
     limiting = m.limiting_bracket
     rows = []
     for b in m.brackets:
-        unit = RATE_UNITS[b.kind]
+        ends = (fmt_si(median, RATE_UNITS[b.kind]) for median in (b.median_before, b.median_after))
         allowed = m.allowed_s(b)
-        rows.append(
-            (
-                b.label,
-                fmt_si(b.median_before, unit),
-                fmt_si(b.median_after, unit),
-                fmt_percent(b.moved, 2),
-                str(len(b.samples)),
-                fmt_si(allowed, "s"),
-                "" if m.time_s is None else fmt_percent(allowed / m.time_s),
-                "the roof" if b is limiting else "",
-            )
-        )
+        share = "" if m.time_s is None else fmt_percent(allowed / m.time_s)
+        mark = "the roof" if b is limiting else ""
+        rows.append((b.label, *ends, fmt_percent(b.moved, 2), str(len(b.samples)), fmt_si(allowed, "s"), share, mark))
     headers = ("roof", "before", "after", "moved", "n", "time at this roof", "of measured", "")
     lines = []
     found = {b.kind: b for b in m.brackets}
@@ -154,8 +137,7 @@ def _timing(m: Measurement) -> Section:
             f"checked against float64 ({scope}): largest error {fmt_number(m.correctness.get('max_error'))}, "
             f"tolerance {fmt_number(m.correctness.get('tolerance'))}{relative}"
         )
-    for name, seconds in m.steps_s().items():
-        lines.append(f"step {name} alone: {fmt_si(seconds, 's')} (n = {len(m.steps[name])})")
+    lines += [f"step {name} alone: {fmt_si(s, 's')} (n = {len(m.steps[name])})" for name, s in m.steps_s().items()]
     return Section(title="Time", lines=tuple(lines))
 
 
@@ -182,12 +164,11 @@ def _prediction(m: Measurement) -> Section:
 def _ceilings(m: Measurement, machine: Machine) -> Section:
     if m.time_s is None:
         return Section(title=f"Ceilings of {machine.name}", lines=("nothing was timed",))
-    rows = []
-    for gap in gaps(machine, m.total_flops, m.total_bytes, m.time_s, m.dtype):
-        if gap.own and gap.share > 0:
-            rows.append(
-                (gap.ceiling.label, str(gap.ceiling.threads or MISSING), fmt_si(gap.share * m.time_s, "s"), fmt_percent(gap.share))
-            )
+    rows = [
+        (gap.ceiling.label, str(gap.ceiling.threads or MISSING), fmt_si(gap.share * m.time_s, "s"), fmt_percent(gap.share))
+        for gap in gaps(machine, m.total_flops, m.total_bytes, m.time_s, m.dtype)
+        if gap.own and gap.share > 0
+    ]
     return Section(
         title=f"Ceilings of {machine.name}", table=Table(headers=("ceiling", "threads", "time at it", "of measured"), rows=rows)
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
+from .._repr import values_of
 from ..errors import Error
 from ..machine import Machine, cache_capacity
 from ..operators import OPERATORS, Attention, AttentionBackward, BiasRelu, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax
@@ -40,12 +41,7 @@ class Point:
 
     def described(self) -> dict[str, Any]:
         """JSON form: operator, variant, problem, cache_state."""
-        return {
-            "operator": self.problem.name,
-            "variant": self.variant,
-            "problem": self.problem.to_dict(),
-            "cache_state": self.cache_state,
-        }
+        return {"operator": self.problem.name, **values_of(self, "variant problem cache_state")}
 
 
 def _last_cache(facts: Mapping[str, Any]) -> int:

@@ -280,29 +280,24 @@ class Measurement(Shown):
 
         A kernel of several steps has a column for each: `step_p·v_s` is that of "p·v".
         """
-        start: dict[str, Any] = {"operator": self.operator, "variant": self.variant, "device": self.device, "threads": self.threads}
-        start |= {"cache_state": self.cache_state, "status": self.status, "reason": self.reason, "level": self.level}
+        start = values_of(self, "operator variant device threads cache_state status reason level")
         s, bracket = self.summary, self.limiting_bracket
         rest: dict[str, Any] = {
             "flops": self.total_flops,
             "bytes": self.total_bytes,
             "compulsory_bytes": self.bytes.get("compulsory"),
-        }
-        rest |= self.derived()
-        rest |= {
-            "time_min_s": s.minimum if s else None,
-            "time_p5_s": s.p5 if s else None,
-            "time_p95_s": s.p95 if s else None,
+            **self.derived(),
+            "time_min_s": s and s.minimum,
+            "time_p5_s": s and s.p5,
+            "time_p95_s": s and s.p95,
             "samples": s.n if s else 0,
             "launches_per_sample": self.launches_per_sample,
             "predicted_time_s": self.prediction.get("time_s"),
             "predicted_bound": self.prediction.get("bound"),
-            "bracket": bracket.label if bracket else None,
-            "bracket_before": bracket.median_before if bracket else None,
-            "bracket_after": bracket.median_after if bracket else None,
-            "max_error": self.correctness.get("max_error"),
-            "tolerance": self.correctness.get("tolerance"),
-            "tolerance_relative": self.correctness.get("tolerance_relative"),
+            "bracket": bracket and bracket.label,
+            "bracket_before": bracket and bracket.median_before,
+            "bracket_after": bracket and bracket.median_after,
+            **{name: self.correctness.get(name) for name in ("max_error", "tolerance", "tolerance_relative")},
             **values_of(self, "repeats clock_hz_before clock_hz_after"),
             **{name: self.conditions.get(name) for name in ("sm_clock_hz", "power_w", "temperature_c", "power_limited")},
             **values_of(self, "seed utc key"),
