@@ -27,59 +27,6 @@ constexpr std::uint64_t kClockNs = 1'000'000;
 // Left to the driver, which needs memory of its own for kernels and their stacks.
 constexpr std::size_t kSpareBytes = std::size_t{64} << 20;
 
-std::string version_text(int version) {  // 13000 -> 13.0
-  return version ? std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) : "none";
-}
-
-std::string versions() {
-  int driver = 0, runtime = 0;
-  ROOFLINE_CUDA_NOEXCEPT(cudaDriverGetVersion(&driver));
-  ROOFLINE_CUDA_NOEXCEPT(cudaRuntimeGetVersion(&runtime));
-  return "driver for CUDA " + version_text(driver) + ", runtime " + version_text(runtime);
-}
-
-// Usable GPUs, or the reason why there is none.
-std::string count_gpus(int& count) {
-  count = 0;
-  const cudaError_t code = cudaGetDeviceCount(&count);
-  if (code == cudaSuccess && count > 0) return "";
-  cudaGetLastError();
-  count = 0;
-  return "no usable GPU: " + describe(code == cudaSuccess ? cudaErrorNoDevice : code) + "; " + versions();
-}
-
-int attribute(cudaDeviceAttr which, int index) {
-  int value = 0;
-  ROOFLINE_CUDA(cudaDeviceGetAttribute(&value, which, index));
-  return value;
-}
-
-Properties find_properties(int index) {
-  cudaDeviceProp all{};
-  ROOFLINE_CUDA(cudaGetDeviceProperties(&all, index));
-  char bus[32] = "";
-  ROOFLINE_CUDA_NOEXCEPT(cudaDeviceGetPCIBusId(bus, sizeof bus, index));
-  Properties p;
-  p.gpu_name = all.name;
-  p.pci_bus_id = bus;
-  p.capability = all.major * 10 + all.minor;
-  p.sms = all.multiProcessorCount;
-  p.threads_per_sm = all.maxThreadsPerMultiProcessor;
-  p.shared_bytes_per_sm = static_cast<std::int64_t>(all.sharedMemPerMultiprocessor);
-  p.shared_bytes_per_block = static_cast<std::int64_t>(all.sharedMemPerBlockOptin);
-  p.l2_bytes = all.l2CacheSize;
-  p.memory_bytes = static_cast<std::int64_t>(all.totalGlobalMem);
-  p.memory_bus_bits = all.memoryBusWidth;
-  // CUDA 13 took the clocks out of cudaDeviceProp; the attributes are in kHz.
-  p.clock_hz = 1e3 * attribute(cudaDevAttrClockRate, index);
-  p.memory_clock_hz = 1e3 * attribute(cudaDevAttrMemoryClockRate, index);
-  p.ecc = all.ECCEnabled != 0;
-  p.mig = p.gpu_name.find(" MIG ") != std::string::npos;
-  ROOFLINE_CUDA(cudaDriverGetVersion(&p.driver_version));
-  ROOFLINE_CUDA(cudaRuntimeGetVersion(&p.runtime_version));
-  return p;
-}
-
 bool launches_block() {
   const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
   return value && *value && std::strcmp(value, "0") != 0;
@@ -146,8 +93,8 @@ std::vector<std::pair<std::string, Value>> Device::facts() const {
       {"ecc", std::int64_t{p.ecc}},
       {"mig", std::int64_t{p.mig}},
       {"pci_bus_id", p.pci_bus_id},
-      {"driver_version", version_text(p.driver_version)},
-      {"runtime_version", version_text(p.runtime_version)},
+      {"driver_version", cuda_version_text(p.driver_version)},
+      {"runtime_version", cuda_version_text(p.runtime_version)},
       {"gate", std::string(gated_ ? "on" : "off")},
       {"gate_timeouts", gate_timeouts_}};
   for (auto& fact : telemetry_->facts()) all.push_back(std::move(fact));
@@ -416,35 +363,6 @@ double Device::clock_hz() {
 std::shared_ptr<void> workspace(Device& device, std::int64_t size_bytes) {
   void* memory = device.allocate(static_cast<std::size_t>(size_bytes));
   return {memory, [&device](void* p) { device.release(p, 0); }};
-}
-
-std::vector<DeviceInfo> list_devices() {
-  int count = 0;
-  if (const std::string reason = count_gpus(count); !reason.empty()) return {{"cuda", "", reason}};
-  std::vector<DeviceInfo> all;
-  for (int index = 0; index < count; ++index) {
-    DeviceInfo info{"cuda:" + std::to_string(index), "", ""};
-    try {
-      const Properties p = find_properties(index);
-      info.summary = p.gpu_name + ", " + p.architecture() + ", " + std::to_string(p.sms) + " SMs, " +
-                     std::to_string(p.memory_bytes >> 30) + " GiB";
-    } catch (const Error& error) {
-      info.missing = error.what();
-    }
-    all.push_back(std::move(info));
-  }
-  return all;
-}
-
-std::shared_ptr<Backend> open(int index) {
-  int count = 0;
-  const std::string reason = count_gpus(count);
-  const std::string here = "cuda:" + std::to_string(index);
-  if (!reason.empty()) throw Unsupported(here + ": " + reason);
-  if (index < 0 || index >= count)
-    throw Unsupported(here + ": there " + (count == 1 ? "is 1 GPU" : "are " + std::to_string(count) + " GPUs") +
-                      ", numbered from cuda:0 (CUDA_VISIBLE_DEVICES counts)");
-  return std::make_shared<Device>(index);
 }
 
 }  // namespace roofline::cuda

@@ -37,6 +37,9 @@ struct Properties {
   std::string architecture() const { return "sm_" + std::to_string(capability); }
 };
 
+std::string cuda_version_text(int version);  // 13000 -> 13.0
+Properties find_properties(int index);
+
 class Device final : public Backend, public Queue {
  public:
   explicit Device(int index);
