@@ -19,25 +19,7 @@ from .problems import Prediction, expect, predict_problem
 from .rates import KNEE, Rates, machine_rates, memory_and_rest_s, moved_bytes, reused_bytes
 
 __all__ = [
-    "KNEE",
-    "ROOF_WORDS",
-    "UTILISED",
-    "Advice",
-    "Expected",
-    "Prediction",
-    "Predictions",
-    "Rates",
-    "Utilisation",
-    "bound_of",
-    "default_variant",
-    "expect",
-    "fmt_roofs",
-    "longest",
-    "machine_rates",
-    "memory_and_rest_s",
-    "moved_bytes",
-    "predict_many",
-    "predict_problem",
-    "reused_bytes",
-    "utilisation_of",
-]
+    "KNEE", "ROOF_WORDS", "UTILISED", "Advice", "Expected", "Prediction", "Predictions", "Rates", "Utilisation", "bound_of",
+    "default_variant", "expect", "fmt_roofs", "longest", "machine_rates", "memory_and_rest_s", "moved_bytes", "predict_many",
+    "predict_problem", "reused_bytes", "utilisation_of",
+]  # fmt: skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from ...comparison import compare
-from ...comparison.sides import Comparable
+from ...comparison import Comparable, compare
 from ...errors import Error
 from ...units import fmt_percent
 from ..asked import one_of
