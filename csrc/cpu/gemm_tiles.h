@@ -61,12 +61,20 @@ template <int Rows>
 struct Panel {
   const float* a;
   ROOFLINE_INLINE float at(const Panel& p, int row, Index k) { return p.a[k * Rows + row]; }
+  // What four steps read a page after those from k on, in the next panel too: it may be no nearer than the last cache, and hardware
+  // begins to fetch anew at each page.
+  ROOFLINE_INLINE void fetch(const Panel& p, Index k) {
+    const auto* const later = reinterpret_cast<const char*>(p.a + k * Rows) + 4096;
+#pragma GCC unroll 4
+    for (int line = 0; line < 16 * Rows; line += 64) __builtin_prefetch(later + line);
+  }
 };
 
 struct Plain {
   const float* a;
   Index stride;
   ROOFLINE_INLINE float at(const Plain& p, int row, Index k) { return p.a[row * p.stride + k]; }
+  ROOFLINE_INLINE void fetch(const Plain&, Index) {}
 };
 
 // A line that is written later, as this core's own: else it would come from another core's cache twice.
@@ -112,6 +120,7 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
   Index k = 0;
   const char* const end = c + Rows * c_row_bytes;
   for (; k + 4 <= n; k += 4) {
+    if (!Ahead) A::fetch(a, k);
     if (!Ahead)
       for (const char* const to = next + ahead; next < to; next += 64) __builtin_prefetch(next);
     if (!Ahead && k % 8 == 0 && c < end) {

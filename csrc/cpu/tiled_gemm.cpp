@@ -17,7 +17,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kColumnBlock = 512;       // of c: with a packed block of a it stays in L2
 constexpr std::int64_t kPartColumns = 256;       // of a part: its sums and its b stay there too
 constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
@@ -93,9 +92,9 @@ Stored stored(DType dtype, const char* op) {
 }
 
 Blocks blocks_of(int width, int tile_rows, int multiple, const Caches& caches) {
-  const std::int64_t strip_bytes = multiple > 1 ? caches.l1_bytes / 2 : caches.l2_bytes / 16;
-  const std::int64_t inner = std::clamp<std::int64_t>(strip_bytes / (4 * width) / 16 * 16, 64, 512);
-  const std::int64_t rows = caches.l2_bytes * 3 / 4 / (4 * (inner + kColumnBlock)) / tile_rows * tile_rows;
+  const std::int64_t strip_bytes = multiple > 1 ? caches.l1_bytes / 2 : caches.l2_bytes / 8;
+  const std::int64_t inner = std::clamp<std::int64_t>(strip_bytes / (4 * width) / 16 * 16, 64, 1024);
+  const std::int64_t rows = caches.l2_bytes * 3 / 4 / (4 * inner) / tile_rows * tile_rows;
   return {inner, std::clamp<std::int64_t>(rows, 4 * tile_rows, 384)};
 }
 

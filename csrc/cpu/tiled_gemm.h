@@ -73,9 +73,9 @@ void widen_words(const GemmKernels& table, Stored type, bool fp32, const void* r
 Stored stored(DType dtype, const char* op);
 inline int index(Stored stored) { return static_cast<int>(stored); }
 
-// A block of a strip of b is a sixteenth of the second cache: a tile of 14 x 32 reads 13 bytes in a cycle, which that one gives, and
+// A block of a strip of b is an eighth of the second cache: a tile of 14 x 32 reads 13 bytes in a cycle, which that one gives, and
 // the fewer blocks, the fewer times sums go there and back. Tiles of AMX (words in multiples) read 64, and theirs is half of the first.
-// A packed block of a, with its part of c, is three quarters of the second.
+// A packed block of a is three quarters of the second.
 struct Blocks {
   std::int64_t inner, rows;
 };
