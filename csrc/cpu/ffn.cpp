@@ -161,11 +161,11 @@ Bound tiled(const Ffn& problem, Device& device) {
     up.take = quantize(problem, gate, hidden);
     down.finish = scale(problem);
   } else {
-    const auto round = products.narrow[index(Stored::bf16)];
+    const auto run = choose<FfnKernels>(ROOFLINE_TABLES(ffn)).table->activate[static_cast<int>(problem.activation)];
     up.take = [=, table = table, activation = problem.activation](float* sums, std::int64_t at, std::int64_t n) {
+      const float* const of_gate = gate ? gate + at : nullptr;
       void* const to = hidden + at * hidden_size;
-      activate(table->of[kFp32], activation, gate ? gate + at : nullptr, sums, narrow ? sums : to, n);
-      if (narrow) round(sums, to, n);
+      narrow ? run(sums, of_gate, to, n) : activate(table->of[kFp32], activation, of_gate, sums, to, n);
     };
     down.a_is_fp32 = !narrow;
     down.c_dtype = problem.dtype;

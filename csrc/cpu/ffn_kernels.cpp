@@ -1,8 +1,10 @@
-// Sums of int8 products with their scales, and activated for the next product in int8: of 8 bits the activations need 16.
+// Sums of products, activated for the next product: those of int8 with their scales, in int8, for which the activations need 16
+// bits, and those of bf16 in bf16.
 #include "cpu/ffn_kernels.h"
 
 #include <type_traits>
 
+#include "cpu/activations.h"
 #include "cpu/simd/integers.h"
 #include "cpu/simd/narrow_bytes.h"
 
@@ -46,8 +48,8 @@ constexpr float kTanh[9] = {0.398899376f, -0.0666667372f, 0.0100442646f, -0.0011
                             -6.48723017e-06f, 2.71056109e-07f, -6.64799238e-09f, 7.18399992e-11f};
 
 struct Relu { ROOFLINE_INLINE Vec of(Vec x, Vec) { return max(zero(), x); } };
-struct Gelu { ROOFLINE_INLINE Vec of(Vec x, Vec) { return times_step(x, kErf); } };
-struct GeluTanh { ROOFLINE_INLINE Vec of(Vec x, Vec) { return times_step(x, kTanh); } };
+struct Erf { ROOFLINE_INLINE Vec of(Vec x, Vec) { return times_step(x, kErf); } };
+struct Tanh { ROOFLINE_INLINE Vec of(Vec x, Vec) { return times_step(x, kTanh); } };
 struct SwiGlu {  // up gate / (1 + e^-gate)
   ROOFLINE_INLINE Vec of(Vec x, Vec gate) {
     return div(mul(x, gate), add(set1(1.0f), exp2_bounded(min(set1(125.0f), mul(gate, set1(-1.44269504f))))));
@@ -64,8 +66,26 @@ void quantize(const float* x, const float* scale, const float* gate, const float
   });
 }
 
+struct SiluMul { ROOFLINE_INLINE Vec of(Vec x, Vec gate) { return mul(times_sigmoid<Bf16>(gate, gate), x); } };
+template <class Activation>
+struct Alone : Activation { __attribute__((always_inline)) Vec of(Vec x, Vec) const { return (*this)(x); } };
+
+template <class Activation>
+void activate(const float* x, const float* gate, void* y, Index n) {
+  const Activation activation;
+  each(n, [=](Index i, int lanes) __attribute__((always_inline)) {
+    Vec of_gate = zero();
+    if constexpr (std::is_same_v<Activation, SiluMul>) of_gate = get(gate + i, lanes, zero());
+    put(static_cast<Bf16*>(y) + i, lanes, activation.of(get(x + i, lanes, zero()), of_gate));
+  });
+}
+
 }  // namespace
 
-extern const FfnKernels ROOFLINE_TABLE(ffn) = {scale, {quantize<Relu>, quantize<Gelu>, quantize<GeluTanh>, quantize<SwiGlu>}};
+extern const FfnKernels ROOFLINE_TABLE(ffn) = {
+    scale,
+    {quantize<Relu>, quantize<Erf>, quantize<Tanh>, quantize<SwiGlu>},
+    {activate<Relu>, activate<Alone<Gelu<Bf16>>>, activate<Alone<GeluTanh<Bf16>>>, activate<SiluMul>},
+};
 
 }  // namespace roofline::cpu

@@ -1,4 +1,4 @@
-// What becomes of the sums of int8 products in a feed-forward block, on every instruction set against double, at all lengths, with
+// What becomes of the sums of products in a feed-forward block, on every instruction set against double, at all lengths, with
 // guard zones around what is written. AVX-512 also runs by SIMDe's emulation.
 #include <gtest/gtest.h>
 
@@ -81,6 +81,24 @@ TEST_P(FfnTest, ActivationsAreAccurateOverTheirRange) {
   for (int activation = 0; activation < kActivations; ++activation)
     for (const double largest : {1e-3, 0.1, 1.0, 2.0, 30.0})
       for (const float all : {1.0f, 127.0f, 10000.0f}) check(activation, 50000, largest, static_cast<float>(all / largest));
+}
+
+// Each is up to the rounding of bf16 and an eighth of it away from the exact activation; small ones of either gelu up to a step.
+TEST_P(FfnTest, ActivatesSumsInBf16) {
+  for (int activation = 0; activation < kActivations; ++activation)
+    for (const double largest : {0.1, 1.0, 4.0, 30.0})
+      for (std::int64_t n = 1; n <= 2100; n += n < 140 ? 1 : 1950) {
+        Floats x(n, 1), gate(n, 3);
+        x.fill(n, largest), gate.fill(n + 1, largest);
+        Guarded<Bf16> y(n);
+        GetParam().table->activate[activation](x.data(), gate.data(), y.data(), n);
+        ASSERT_TRUE(y.guarded());
+        for (std::int64_t i = 0; i < n; ++i) {
+          const double exact = activated(activation, x[i], gate[i]);
+          const double most = (x[i] < -4 ? 0x1p-7 : 0x1.2p-8) * std::abs(exact) + (x[i] < -5) * 1e-8;
+          ASSERT_NEAR(y.value(i), exact, most) << activation << ": " << x[i] << ", " << gate[i];
+        }
+      }
 }
 
 TEST_P(FfnTest, ScalesInPlace) {
