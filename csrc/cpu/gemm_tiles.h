@@ -227,9 +227,9 @@ Functions<Rows...> functions(std::integer_sequence<int, Rows...>);
 using OfRows = decltype(functions(std::make_integer_sequence<int, kTileRows>()));
 
 // Rows in parts of nearly one size, none more than a tile: part(begin, rows).
-template <Index Most = kTileRows, class Part>
-ROOFLINE_INLINE void in_tiles(Index rows, Part part) {
-  const Index tiles = (rows + Most - 1) / Most;
+template <class Part>
+ROOFLINE_INLINE void in_tiles(Index rows, Part part, Index most = kTileRows) {
+  const Index tiles = (rows + most - 1) / most;
   for (Index i = 0, begin = 0; i < tiles; ++i) {
     const Index n = rows / tiles + (i < rows % tiles);
     part(begin, n);
@@ -237,12 +237,14 @@ ROOFLINE_INLINE void in_tiles(Index rows, Part part) {
   }
 }
 
-// The sums of all rows with a chunk of a strip in registers' format: sums[rows][kWidth] += a[rows][n] b[n][kWidth].
+// The sums of all rows with a chunk of a strip in registers' format: sums[rows][kWidth] += a[rows][n] b[n][kWidth]. Rows that lie
+// whole pages apart share sets of the first cache, which have 8 ways at least.
 template <class B, bool Ahead>
 ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* b, Index n, float* sums) {
+  constexpr Index kPageFloats = 1024, kWays = 8;
   in_tiles(part.rows, [&](Index row, Index rows) {
     OfRows::kAdd<B, Ahead>[rows - 1](a + row * part.inner, part.inner, b, n, sums + row * kWidth, Ahead ? in_flight(part) : 0);
-  });
+  }, part.inner % kPageFloats ? kTileRows : least(kTileRows, kWays));
 }
 
 // Few rows. Strips says how a strip is stored: `bytes` of one, `after` a row of b the next chunk's first one, its `place` in every

@@ -168,11 +168,11 @@ struct Groups {
     if (place.numbers == place.header + header(part))  // the group's first rows: `multiply` prefetches rows, and no header
       for (Index line = 0; line < header(part); line += 64) __builtin_prefetch(strip + place.header + line + in_flight(part), 0, 2);
     if (kFixed || part.rows <= kTileRows)
-      return in_tiles<kMostRows>(part.rows, [&](Index row, Index rows) {
+      return in_tiles(part.rows, [&](Index row, Index rows) {
         decltype(of_groups(std::make_integer_sequence<int, kMostRows>()))::kAdd[rows - 1](
             part, a + row * stride(part), part.sums + row * sums_stride(part) + place.sum, strip + place.header, strip + place.numbers, n,
             sums + row * kWidth);
-      });
+      }, kMostRows);
     if constexpr (!kFixed) {
       alignas(64) float wide[2 * kChunk<B> * kWidth];
       widen(part, strip, place.k, n, wide);

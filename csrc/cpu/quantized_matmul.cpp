@@ -120,7 +120,7 @@ bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, const QuantizedKern
 
 // Measured on strips of one group of 4 bits: its scales of bf16 are as long as four of its rows.
 int streams_of_few_bits(const QuantizedKernels& table, Device& device) {
-  return read_streams(device, "streams of few bits", table.width, table.width / 2, [&table](const GemmPart& plain) {
+  return read_streams(device, "streams of few bits", 1, table.width, table.width / 2, [&table](const GemmPart& plain) {
     QuantizedPart part{};
     static_cast<GemmPart&>(part) = plain;
     part.inner = part.group = plain.inner - 4, part.groups = 1, part.scale = Stored::bf16;

@@ -103,26 +103,30 @@ std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t 
   return std::min(inner, parts_of(parts_of(inner, parts_of(inner, most)), step) * step);
 }
 
-// One stream is fetched ahead by hardware too; some CPUs read faster at several places, and others at half the rate.
-int read_streams(Device& device) {
+// One stream is fetched ahead by hardware too; some CPUs read faster at several places, and others at half the rate. Of some more
+// rows, the sums of fewer streams go to the cache and back less often.
+int read_streams(Device& device, std::int64_t rows) {
   const GemmKernels* const table = choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
-  return read_streams(device, "streams of few rows", table->width, table->width * 4, table->few[0]);
+  constexpr std::int64_t kMost = GemmKernels::kMostFewRows;
+  const std::int64_t some = rows > kMost / 2 ? kMost : 1;
+  return read_streams(device, "streams of " + std::to_string(some) + " rows", some, table->width, table->width * 4, table->few[0]);
 }
 
-int read_streams(Device& device, const std::string& what, int width, std::int64_t row_bytes,
+int read_streams(Device& device, const std::string& what, std::int64_t rows, int width, std::int64_t row_bytes,
                  const std::function<void(const GemmPart&)>& few) {
   constexpr std::int64_t kInner = 1024, kBytes = std::int64_t{32} << 20;
   return 1 << device.quickest(what, 4, [=, &device]() -> Device::Trial {
     const std::int64_t strip_bytes = kInner * row_bytes, strips = kBytes / strip_bytes, columns = strips * width;
-    const std::int64_t own_floats = whole_pages(GemmKernels::kMostStreams * width * 4) / 4;
+    const std::int64_t own_floats = whole_pages(GemmKernels::kMostStreams * rows * width * 4) / 4;
     const auto b = workspace(device, kBytes);
-    const auto rest = workspace(device, 4 * (kInner + columns + own_floats * device.threads()));
+    const auto rest = workspace(device, 4 * (rows * (kInner + columns) + own_floats * device.threads()));
     return {{{b.get(), kBytes}}, [=, &device](int candidate) {
               auto* const a = static_cast<float*>(rest.get());
               device.pool().run([&](int worker) {
                 const Range own = share(strips, worker, device.threads(), 1);
-                few({.a = a, .b = static_cast<const char*>(b.get()) + own.first * strip_bytes, .c = a + kInner + own.first * width,
-                     .workspace = a + kInner + columns + worker * own_floats, .rows = 1, .columns = own.size() * width,
+                float* const c = a + rows * kInner;
+                few({.a = a, .b = static_cast<const char*>(b.get()) + own.first * strip_bytes, .c = c + own.first * width,
+                     .workspace = c + rows * columns + worker * own_floats, .rows = rows, .columns = own.size() * width,
                      .c_stride = columns, .inner = kInner, .first = 0, .last = own.size(), .streams = 1 << candidate});
               });
             }};
@@ -154,7 +158,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
 
   const bool few_rows = rows <= GemmKernels::kMostFewRows;
   const bool few = !problem.unpack && (few_rows || meets_few_strips(*table, type, rows, inner, strips, device));
-  plan.streams = !few ? 0 : few_rows ? read_streams(device) : 1;
+  plan.streams = !few ? 0 : few_rows ? read_streams(device, rows) : 1;
   const Blocks most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
   plan.inner_block = few ? 0 : inner_block_of(inner, most.inner, table->multiple);
   // Many rows: some at a time, whose a is packed by all threads before it meets b.

@@ -50,10 +50,10 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device);
 // The fastest kernels for this type of b.
 Choice<GemmKernels> choose_gemm(Stored type);
 
-// Address streams in which this CPU reads the b of few rows fastest: measured once for a device.
-int read_streams(Device& device);
+// Address streams of b in which this CPU multiplies few rows fastest: measured once for a device, with one row and with some more.
+int read_streams(Device& device, std::int64_t rows);
 // The same of other kernels: `few` reads strips whose rows have row_bytes.
-int read_streams(Device& device, const std::string& what, int width, std::int64_t row_bytes,
+int read_streams(Device& device, const std::string& what, std::int64_t rows, int width, std::int64_t row_bytes,
                  const std::function<void(const GemmPart&)>& few);
 
 // Words of a strip of b, and of a row of a, with so many numbers along inner.

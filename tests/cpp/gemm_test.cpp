@@ -189,6 +189,11 @@ TEST_P(GemmTest, EveryNumberOfFewRows) {
     for (const Stored type : kAll) check(rows, 9 * GetParam().table->width, 70, 0, true, type);
 }
 
+TEST_P(GemmTest, FewRowsWholePagesApart) {
+  for (const std::int64_t rows : {8, 9, 14, 18})
+    for (const Stored type : kAll) check(rows, 3, 4096, 0, true, type);
+}
+
 TEST_P(GemmTest, EveryNumberOfRowsOfABlock) {
   for (std::int64_t rows = 1; rows <= 2 * GetParam().table->tile_rows + 1; ++rows)
     for (const Stored type : kAll) check(rows, 2 * GetParam().table->width, 45, 45, false, type);
