@@ -119,9 +119,6 @@ struct RowProducts : WordProducts {
   // Adds the products of kTogether rows of weights and two vectors of columns to `out`. Not Whole: the first `some` of these columns.
   template <int Vectors, bool Whole>
   ROOFLINE_INLINE void value_tile(const Keys& keys, const float* p, const float* v, float* out, int some, const float* ahead, Index each) {
-    alignas(64) static constexpr std::uint16_t kInTurn[] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
-                                                            8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-    const __m512i low = _mm512_load_si512(kInTurn), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
     const int halves[2] = {Whole ? kLanes : static_cast<int>(least(kLanes, some)), Whole ? kLanes : static_cast<int>(most(0, some - kLanes))};
     Vec acc[kTogether][2];
 #pragma GCC unroll 8
@@ -137,8 +134,8 @@ struct RowProducts : WordProducts {
     };
     const auto step = [&](Index pair, __m512i one, __m512i other) __attribute__((always_inline)) {
       for (Index i = 0; i < each; i += 64 / 4) __builtin_prefetch(ahead + pair * each + i, 0, 2);
-      const Vec values[2] = {_mm512_castsi512_ps(_mm512_permutex2var_epi16(one, low, other)),
-                             _mm512_castsi512_ps(_mm512_permutex2var_epi16(one, high, other))};
+      Vec values[2];
+      pair_32(one, other, values[0], values[1]);
 #pragma GCC unroll 8
       for (int i = 0; i < kTogether; ++i) {
         const Vec weight = set1(p[pair * Vectors * kLanes + i]);

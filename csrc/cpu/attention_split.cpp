@@ -34,13 +34,12 @@ constexpr std::int64_t kLeastRows = 5;       // of queries that lie in rows; of 
 constexpr std::int64_t kLeastSharing = 3;    // the same where V is K
 
 // How a thread reads its range of keys. The quickest way differs between CPUs: on Zen 3 eight address streams without prefetches, on
-// Zen 5 two or four with them, in bf16 farther ahead where a core has much bandwidth to itself.
+// Zen 4 and 5 two or four with them, farther ahead where a core has much bandwidth to itself.
 struct Reading {
   int streams;
   std::int64_t lead_bytes;
 };
-constexpr Reading kReadings[] = {{2, 8 << 10}, {4, 8 << 10}, {2, 16 << 10}, {8, 0}};
-constexpr int kOfPages = 1;                   // with pages, whose places bind does not know: nothing is tried
+constexpr Reading kReadings[] = {{4, 8 << 10}, {2, 8 << 10}, {4, 16 << 10}, {8, 0}};
 constexpr std::int64_t kToldApart = 8 << 20;  // bytes of keys and values; fewer say little of it
 
 }  // namespace
@@ -187,9 +186,10 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
           });
         }
       if (!in_lanes) {
-        table->widen[queries](of_q, rows, head_dim, scale, q, key_dim);
-        if (rope_dim > 0) table->widen[queries](of_rope, rows, rope_dim, scale, q + head_dim, key_dim);
-        std::fill(q + rows * key_dim, q + whole * key_dim, Number{0});
+        const std::int64_t key_words = key_dim / table->numbers;
+        table->take[queries](of_q, rows, head_dim, q, key_words);
+        if (rope_dim > 0) table->take[queries](of_rope, rows, rope_dim, q + head_dim / table->numbers, key_words);
+        std::fill(q + rows * key_words, q + whole * key_words, Number{0});
         table->attend[cache]({
             .q = q,
             .k = k,
@@ -209,6 +209,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
             .visible = task.causal ? keys - task.seq_q + 1 : keys,
             .growth = task.causal ? 1 : 0,
             .window = window,
+            .scale = scale,
             .softcap = softcap,
             .pages = own_pages,
             .page_size = task.page_size,
@@ -241,8 +242,8 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
     bound.steps.push_back({"attention", [=](Queue& queue) { run(queue, kReadings[0]); }});
     return bound;
   }
-  int reading = pages ? kOfPages : 0;
-  if (kv_bytes >= kToldApart && !pages)
+  int reading = 0;
+  if (kv_bytes >= kToldApart && !pages)  // of pages bind does not know the places
     reading = device.quickest("reading of " + std::to_string(most_rows) + " x " + name(task.kv_dtype), std::size(kReadings), [&]() -> Device::Trial {
       const std::int64_t size = heads * task.keys * head_dim * cache_bytes;
       return {{{task.k, size}, {task.v, size}}, [&](int candidate) { run(device, kReadings[candidate]); }};
@@ -258,6 +259,10 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
 
 Bound split_kv(const AttentionTask& task, Device& device) {
   if (task.dtype == DType::fp64) return split_in(task, device, choose<DecodeKernels<double>>(ROOFLINE_TABLES(decode_doubles)));
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+  const bool pairs = task.dtype == DType::bf16 && task.kv_dtype == DType::bf16 && task.head_dim % 2 == 0 && task.rope_dim % 2 == 0;
+  if (pairs && has_fast_bf16_pairs()) return split_in<float>(task, device, {Isa::avx512_bf16, &decode_pairs_avx512_bf16});
+#endif
   return split_in(task, device, choose<DecodeKernels<float>>(ROOFLINE_TABLES(decode)));
 }
 

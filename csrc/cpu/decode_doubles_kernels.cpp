@@ -4,6 +4,6 @@
 
 namespace roofline::cpu {
 
-extern const DecodeKernels<double> ROOFLINE_TABLE(decode_doubles) = {{widen<double>}, {attend<double>}, {combine<double>}};
+extern const DecodeKernels<double> ROOFLINE_TABLE(decode_doubles) = {{take<double>}, {attend<double>}, {combine<double>}};
 
 }  // namespace roofline::cpu

@@ -4,7 +4,7 @@
 namespace roofline::cpu {
 
 extern const DecodeKernels<float> ROOFLINE_TABLE(decode) = {
-    {widen<float>, widen<Bf16>, widen<Fp16>},
+    {take<float>, take<Bf16>, take<Fp16>},
     {attend<float>, attend<Bf16>, attend<Fp16>, attend<Int8>, attend<Fp8E4m3>},
     {combine<float>, combine<Bf16>, combine<Fp16>},
 };

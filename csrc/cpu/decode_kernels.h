@@ -12,7 +12,7 @@ namespace roofline::cpu {
 // A range of the keys of one KV head, and queries of the heads that share it.
 template <class Number>
 struct DecodePart {
-  const Number* q;           // [whole(rows), head_dim + rope_dim], by DecodeKernels::widen
+  const Number* q;           // [whole(rows), words of head_dim + rope_dim], by DecodeKernels::take
   const void* k;             // [.., head_dim]
   const void* v;             // as k, and may be k
   const void* rope;          // [.., rope_dim]: more columns of the keys; null where rope_dim is 0
@@ -29,7 +29,8 @@ struct DecodePart {
   std::int64_t visible;      // keys up to the last that the first query sees
   std::int64_t growth;       // how many more each next query sees: 1 if causal, else 0
   std::int64_t window;       // keys that a query sees at most
-  Number softcap;            // in units of log2, as are all scores; 0: none
+  Number scale;              // of products, so that scores are in units of log2
+  Number softcap;            // in these units; 0: none
   const std::int32_t* pages;   // page of every page_size keys, or null: key i is row i of k
   std::int64_t page_size;
   std::int64_t page_rows;      // rows of k from a page to the next
@@ -59,10 +60,11 @@ struct DecodeKernels {
   static constexpr int kKeys = 192;     // of a block at most
   static constexpr int kMostRows = 64;  // so that queries and results stay in L2
 
-  // to[rows, columns], a row every `pitch`, = from[rows, columns] times scale. Of fp64 the first alone.
-  void (*widen[kElements])(const void* from, std::int64_t rows, std::int64_t columns, Number scale, Number* to, std::int64_t pitch);
+  // to[rows, words of columns], a row every `pitch`, = from[rows, columns]. Of fp64 the first alone.
+  void (*take[kElements])(const void* from, std::int64_t rows, std::int64_t columns, Number* to, std::int64_t pitch);
   void (*attend[Cached::elements])(const DecodePart<Number>&);
   void (*combine[kElements])(const DecodeParts<Number>&);
+  int numbers = 1;  // of Q and K in a word: 2 of bf16, whose columns are even
 
   // Scores, places of keys, queries as the kernels take them, and a few keys or values.
   static std::int64_t workspace_numbers(std::int64_t rows, std::int64_t key_dim) {
@@ -74,5 +76,9 @@ struct DecodeKernels {
 
 ROOFLINE_DECLARE_TABLES(DecodeKernels<float>, decode);
 ROOFLINE_DECLARE_TABLES(DecodeKernels<double>, decode_doubles);
+// Products of bf16 pairs, for queries and a cache of bf16.
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+extern const DecodeKernels<float> decode_pairs_avx512_bf16;
+#endif
 
 }  // namespace roofline::cpu

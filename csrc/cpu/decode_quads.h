@@ -43,7 +43,7 @@ struct RowsAhead {
     for (passed += kWhole; passed >= steps && next < kWhole; passed -= steps) {
       const char* const row = rows[next++];
       for (std::uint32_t line = 0; line < lines; line += 2)  // one more of an odd row
-        __builtin_prefetch(row + line * 64), __builtin_prefetch(row + line * 64 + 64);
+        __builtin_prefetch(row + line * 64, 0, 2), __builtin_prefetch(row + line * 64 + 64, 0, 2);
     }
   }
 };
@@ -106,8 +106,8 @@ ROOFLINE_INLINE void widen_row(const Element* from, Index n, Number* to) {
 
 // Scores of `Keys` keys of `Vectors` from q on.
 template <int Vectors, int Keys>
-[[gnu::noinline]] void score_quads(const Number* const* keys, const Number* q, Index vectors, Index columns, RowsAhead& ahead,
-                                   Number* s) {
+[[gnu::noinline]] void score_quads(const Number* const* keys, const Number* q, Index vectors, Index columns, Number scale,
+                                   RowsAhead& ahead, Number* s) {
   Vec acc[Keys][Vectors];
   const Number* k[Keys];
 #pragma GCC unroll 8
@@ -138,7 +138,7 @@ template <int Vectors, int Keys>
       const auto both = [](Vec a, Vec b) { return add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)); };
       const Vec first = both(acc[j][z], acc[j + 1][z]), second = both(acc[j + 2][z], acc[j + 3][z]);
       const Vec low = _mm512_shuffle_ps(first, second, 0x44), high = _mm512_shuffle_ps(first, second, 0xEE);
-      store(s + (j / kQuad * vectors + z) * kLanes, add(low, high));
+      store(s + (j / kQuad * vectors + z) * kLanes, mul(add(low, high), set1(scale)));
     }
 }
 
@@ -170,7 +170,7 @@ void score(const Quads& quads, const Block<Element>& block) {
       const auto tiles = [&](auto vectors, auto together) __attribute__((always_inline)) {
         constexpr int kVectors = decltype(vectors)::value, kKeysOf = decltype(together)::value;
         for (Index i = 0; i < kWhole; i += kKeysOf)
-          score_quads<kVectors, kKeysOf>(keys + i, quads.q + first * kLanes, quads.vectors, quads.columns, ahead,
+          score_quads<kVectors, kKeysOf>(keys + i, quads.q + first * kLanes, quads.vectors, quads.columns, block.scale, ahead,
                                          quads.scores(key + i, first * kQuad));
       };
       if (some == 2) tiles(Size<2>{}, Size<8>{});

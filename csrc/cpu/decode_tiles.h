@@ -8,6 +8,10 @@
 #if !defined(ROOFLINE_DOUBLES)
 #include "cpu/simd/bytes.h"
 #endif
+#if defined(ROOFLINE_PAIRS)
+#include "cpu/simd/integers.h"
+#include "cpu/words.h"
+#endif
 
 namespace roofline::cpu {
 namespace {
@@ -23,13 +27,27 @@ constexpr Index kFewKeys = 64;          // of all rows, that are not worth these
 constexpr Index kRowNumbers = (8 << 10) / sizeof(Number);  // of queries, or results, that stay in L1
 constexpr Index kBlockBytes = 64 << 10;  // keys and values that stay in L2 beside all queries and results
 
+// Numbers in an element: two in a word where instructions multiply pairs of them, of values those of two keys.
+template <class Element>
+constexpr int kNumbers = 1;
+#if defined(ROOFLINE_PAIRS)
+template <>
+constexpr int kNumbers<Bf16Pair> = 2;
+#endif
+template <class Element>
+ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
+#if defined(ROOFLINE_PAIRS)
+  if constexpr (kNumbers<Element> == 2) return add_bf16_pairs(a, b, c);
+#endif
+  return fma(a, b, c);
+}
+
 // Rows are worked on in groups of 4, the last of 2 or 1 where that is enough. Scores of a group lie [key][row].
 // Keys of a tile of scores: as many sums as keep both multipliers busy.
 template <int Rows>
 constexpr int kTileKeys = Rows == 4 ? (kManyRegisters ? 4 : 3) : (kLanes > 8 ? kLanes : 8) / Rows;
-// Keys of a tile of results: as many weights as registers hold.
-template <int Rows>
-constexpr int kValueKeys = Rows == 4 ? (kManyRegisters ? 4 : 3) : 8 / Rows;
+constexpr int kMostVectors = kManyRegisters ? 16 : 8;  // of results in registers
+constexpr Index kValueBytes = 8 << 10;  // that stay in L1 while more rows, or columns, meet them
 // A block is filled up to a multiple of keys that makes whole tiles and whole vectors of scores.
 constexpr int kWhole = kLanes > 8 ? 16 : 24;
 static_assert(kKeys % kWhole == 0);
@@ -54,6 +72,7 @@ struct Block {
   Index lead;            // keys: how far ahead rows are prefetched; 0: not at all
   const Index* next_at;  // [next_n], of the next block
   Index next_n;
+  Number scale;          // of products
   bool last;             // the keys of the range that is taken next lie behind this block's in memory
 
   // The row to prefetch with a key, and with a value: `lead` rows ahead. V follows the block's keys, and the next keys follow V.
@@ -68,63 +87,62 @@ struct Block {
   }
 };
 
+// Into L2: lines that wait for memory would fill the few buffers of L1's misses, which bound what a core reads.
 template <class Element>
 ROOFLINE_INLINE void fetch(const Element* row, Index d) {
-  if (d * static_cast<Index>(sizeof(Element)) % 64 == 0) __builtin_prefetch(row + d);
+  if (d * static_cast<Index>(sizeof(Element)) % 64 == 0) __builtin_prefetch(row + d, 0, 2);
 }
 // The same for vector z of several that begin a line together.
 template <class Element>
 ROOFLINE_INLINE void fetch_vector(const Element* row, int z) {
-  if (z * kLanes * static_cast<int>(sizeof(Element)) % 64 == 0) __builtin_prefetch(row + z * kLanes);
+  if (z * kLanes * static_cast<int>(sizeof(Element)) % 64 == 0) __builtin_prefetch(row + z * kLanes, 0, 2);
 }
 
-// Compute-bound tiles take as many keys as registers hold. Memory-bound tiles take two, so that rows are read nearly in order.
-constexpr int kReadKeys = 2;
-
-// scores[Keys][Rows] of rows of q, `Together` keys at a time; up to a vector more is written behind them. Reading: prefetches.
-template <int Rows, int Keys, int Together, bool Reading, class Element>
+// scores[Keys][Rows] of rows of q, four keys at a time, so that rows are read nearly in order; up to a vector more is written behind
+// them. Reading: prefetches.
+template <int Rows, int Keys, bool Reading, class Element>
 ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, Index key, Number* scores) {
-  constexpr int kSums = Rows * Keys;
+  constexpr int kSums = Rows * Keys, kTogether = Keys % 4 ? Keys : 4;
   const Index pitch = block.head_dim + block.rope_dim, parts = block.rope_dim > 0 ? 2 : 1;  // columns of k, then of rope
   Vec acc[kSums];
-#pragma GCC unroll 1
-  for (int first = 0; first < Keys; first += Together) {
-    Vec sums[Rows * Together];
+#pragma GCC unroll 4
+  for (int first = 0; first < Keys; first += kTogether) {
+    Vec sums[Rows * kTogether];
 #pragma GCC unroll 16
     for (Vec& one : sums) one = zero();
 #pragma GCC unroll 1
     for (Index part = 0; part < parts; ++part) {
-      const Element *k[Together], *then[Together];
+      const Element *k[kTogether], *then[kTogether];
       const Number* const queries = q + part * block.head_dim;
       const Index dim = part ? block.rope_dim : block.head_dim;
 #pragma GCC unroll 16
-      for (int j = 0; j < Together; ++j) {
+      for (int j = 0; j < kTogether; ++j) {
         k[j] = part ? block.rope + block.rope_at[key + first + j] : block.k + block.at[key + first + j];
         then[j] = Reading && !part ? block.after_key(key + first + j) : k[j];
       }
       const auto step = [&](Index d, int n) __attribute__((always_inline)) {
         if (Reading)
 #pragma GCC unroll 16
-          for (int j = 0; j < Together; ++j) fetch(then[j], d);
-        if constexpr (Rows < Together) {  // the fewer operands wait in registers
+          for (int j = 0; j < kTogether; ++j) fetch(then[j], d);
+        if constexpr (Rows < kTogether) {  // the fewer operands wait in registers
           Vec query[Rows];
 #pragma GCC unroll 4
           for (int r = 0; r < Rows; ++r) query[r] = get(queries + r * pitch + d, n, zero());
 #pragma GCC unroll 16
-          for (int j = 0; j < Together; ++j) {
+          for (int j = 0; j < kTogether; ++j) {
             const Vec keys = get(k[j] + d, n, zero());
 #pragma GCC unroll 4
-            for (int r = 0; r < Rows; ++r) sums[j * Rows + r] = fma(query[r], keys, sums[j * Rows + r]);
+            for (int r = 0; r < Rows; ++r) sums[j * Rows + r] = multiply_add<Element>(query[r], keys, sums[j * Rows + r]);
           }
         } else {
-          Vec keys[Together];
+          Vec keys[kTogether];
 #pragma GCC unroll 16
-          for (int j = 0; j < Together; ++j) keys[j] = get(k[j] + d, n, zero());
+          for (int j = 0; j < kTogether; ++j) keys[j] = get(k[j] + d, n, zero());
 #pragma GCC unroll 4
           for (int r = 0; r < Rows; ++r) {
             const Vec query = get(queries + r * pitch + d, n, zero());
 #pragma GCC unroll 16
-            for (int j = 0; j < Together; ++j) sums[j * Rows + r] = fma(query, keys[j], sums[j * Rows + r]);
+            for (int j = 0; j < kTogether; ++j) sums[j * Rows + r] = multiply_add<Element>(query, keys[j], sums[j * Rows + r]);
           }
         }
       };
@@ -136,7 +154,7 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
           for (int r = 0; r < Rows; ++r)
             for (int half = 0; half < 2; ++half) query[r][half] = load(queries + r * pitch + d + half * kLanes);
 #pragma GCC unroll 16
-          for (int j = 0; j < Together; ++j) {
+          for (int j = 0; j < kTogether; ++j) {
             Vec low, high;
             if (Reading) fetch(then[j], d);
             load_two(k[j] + d, low, high);
@@ -149,14 +167,14 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
       if (d < dim) step(d, static_cast<int>(dim - d));
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < Rows * Together; ++i) acc[first * Rows + i] = sums[i];
+    for (int i = 0; i < Rows * kTogether; ++i) acc[first * Rows + i] = sums[i];
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kSums; i += kLanes) {
     Vec tile[kLanes];
 #pragma GCC unroll 16
     for (int j = 0; j < kLanes; ++j) tile[j] = acc[i + j < kSums ? i + j : i + j % 4];
-    store(scores + i, reduce_add(tile));
+    store(scores + i, mul(reduce_add(tile), set1(block.scale)));
   }
 }
 
@@ -178,7 +196,6 @@ ROOFLINE_INLINE void for_groups(Index first, Index last, Index rows, Work work) 
 template <class Element>
 void score(const Number* q, Index rows, const Block<Element>& block, Number* scores) {
   const Index pitch = block.head_dim + block.rope_dim, together = most(kRowNumbers / pitch / 4 * 4, 4);
-  const bool in_order = rows <= 4 && block.lead > 0;
   for (Index first = 0; first < rows; first += together)
     for (Index key = 0; key < block.whole; key += kWhole)
       for_groups(first, least(rows, first + together), rows, [&](Index row, auto size) __attribute__((always_inline)) {
@@ -188,85 +205,115 @@ void score(const Number* q, Index rows, const Block<Element>& block, Number* sco
         for (Index i = key; i < last; i += kStep) {
           Number* const to = scores + row * kPitch + i * kRows;
           const Number* const queries = q + row * pitch;
-          if (kStep % kReadKeys == 0 && in_order)
-            score_tile<kRows, kStep, kStep % kReadKeys ? kStep : kReadKeys, true>(queries, block, i, to);
-          else if (kRows == 4 && row == 0 && block.lead > 0)
-            score_tile<kRows, kStep, kStep, true>(queries, block, i, to);
+          if (row == 0 && block.lead > 0)  // the first rows read for all
+            score_tile<kRows, kStep, true>(queries, block, i, to);
           else
-            score_tile<kRows, kStep, kStep, false>(queries, block, i, to);
+            score_tile<kRows, kStep, false>(queries, block, i, to);
         }
       });
 }
 
-// out[Rows][head_dim] += weights[Keys][Rows] V[Keys][head_dim], as many columns at a time as registers hold results of.
-template <int Rows, int Keys, bool Reading, class Element>
-ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, Index key, Number* out) {
-  const Index head_dim = block.head_dim;
-  const Element *v[Keys], *then[Keys];
-#pragma GCC unroll 8
-  for (int j = 0; j < Keys; ++j) {
-    v[j] = block.v + block.at[key + j];
-    then[j] = Reading ? block.after_value(key + j) : v[j];
+#if defined(ROOFLINE_PAIRS)
+// Words of the weights of two keys each, rounded, [n / 2][Rows], in place of those of fp32, [n][Rows].
+template <int Rows>
+void pair_weights(Number* s, Index n) {
+  alignas(32) static constexpr auto kInTurn = [] {
+    struct { std::uint16_t of[kLanes]; } all = {};
+    for (int i = 0; i < kLanes; ++i) all.of[i] = static_cast<std::uint16_t>((i / (2 * Rows) * 2 + i % 2) * Rows + i / 2 % Rows);
+    return all;
+  }();
+  const __m256i in_turn = _mm256_load_si256(reinterpret_cast<const __m256i*>(kInTurn.of));
+  for (Index i = 0; i < n * Rows; i += kLanes) {
+    const __m256i weights = narrow(static_cast<const Bf16*>(nullptr), load(s + i));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(s + i / 2), _mm256_permutexvar_epi16(in_turn, weights));
   }
-  Vec weight[Keys][Rows];
-#pragma GCC unroll 8
-  for (int j = 0; j < Keys; ++j)
-#pragma GCC unroll 4
-    for (int r = 0; r < Rows; ++r) weight[j][r] = set1(s[(key + j) * Rows + r]);
-  const auto columns = [&](Index d, auto size, int n) __attribute__((always_inline)) {
-    constexpr int kVectors = decltype(size)::value, kEach = sizeof(Element) == 1 && kVectors > 1 ? 2 : 1;
-    Vec acc[Rows][kVectors];
-#pragma GCC unroll 4
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 8
-      for (int z = 0; z < kVectors; ++z) acc[r][z] = get(out + r * head_dim + d + z * kLanes, n, zero());
-#pragma GCC unroll 8
-    for (int j = 0; j < Keys; ++j)
-#pragma GCC unroll 8
-      for (int z = 0; z < kVectors; z += kEach) {
-        Vec values[kEach];
-        if constexpr (kEach == 2)
-          load_two(v[j] + d + z * kLanes, values[0], values[1]);
-        else
-          values[0] = get(v[j] + d + z * kLanes, n, zero());
-        if (Reading) fetch_vector(then[j] + d, z);
-#pragma GCC unroll 4
-        for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 2
-          for (int i = 0; i < kEach; ++i) acc[r][z + i] = fma(weight[j][r], values[i], acc[r][z + i]);
-      }
-#pragma GCC unroll 4
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 8
-      for (int z = 0; z < kVectors; ++z) put(out + r * head_dim + d + z * kLanes, n, acc[r][z]);
+}
+#endif
+
+// Values of the first n of one vector of columns, or two; words are of the columns of two rows of V.
+template <int Count, class Element>
+ROOFLINE_INLINE void load_values(const Element* const* v, Index at, int n, Vec (&values)[Count]) {
+  if constexpr (kNumbers<Element> == 2) {
+    const int words = n / 2;
+    const auto row = [&](int i) __attribute__((always_inline)) { return _mm512_castps_si512(get(v[i] + at, words, zero())); };
+    pair_32(row(0), row(1), values[0], values[1]);
+  } else if constexpr (Count == 2) {
+    load_two(v[0] + at, values[0], values[1]);
+  } else {
+    values[0] = get(v[0] + at, n, zero());
+  }
+}
+
+// out[Rows][n columns from d on] += weights[keys][Rows] V[keys] of the keys [key, last). Results stay in registers, for a store takes
+// the time of almost two multiply-adds on Zen 4.
+template <int Rows, int Vectors, bool Reading, class Element>
+[[gnu::noinline]] void value_tile(const Number* s, const Block<Element>& block, Index key, Index last, Index d, int n,
+                                  Number* out) {
+  constexpr int kEach = kNumbers<Element>, kLoaded = kEach == 2 || (sizeof(Element) == 1 && Vectors > 1) ? 2 : 1;
+  const Index head_dim = block.head_dim * kEach;
+  const auto lanes = [n](int z, int vectors) __attribute__((always_inline)) {
+    return Vectors > kEach ? vectors * kLanes : static_cast<int>(most(0, least(vectors * kLanes, n - z * kLanes)));
   };
-  // One row is read line by line, a few keys in turn: bound by memory, that order is the quicker one.
-  constexpr int kBytes = kLanes * sizeof(Element), kLine = kBytes < 32 ? 4 : kBytes < 64 ? 2 : 1;
-  constexpr int kMost = Rows == 1 && Reading ? kLine : (kManyRegisters ? 8 : 4) / Rows;
-  Index d = 0;
-  for (; d + kMost * kLanes <= head_dim; d += kMost * kLanes) columns(d, Size<kMost>{}, kLanes);
-  for (; d + kLanes <= head_dim; d += kLanes) columns(d, Size<1>{}, kLanes);
-  if (d < head_dim) columns(d, Size<1>{}, static_cast<int>(head_dim - d));
+  Vec acc[Rows][Vectors];
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) acc[r][z] = get(out + r * head_dim + d + z * kLanes, lanes(z, 1), zero());
+  for (s += key / kEach * Rows; key < last; key += kEach, s += Rows) {
+    const Element *v[kEach], *then[kEach];
+#pragma GCC unroll 2
+    for (int i = 0; i < kEach; ++i) {
+      v[i] = block.v + block.at[key + i];
+      then[i] = Reading ? block.after_value(key + i) + d / kEach : v[i];
+    }
+    Vec weight[Rows];
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) weight[r] = set1(s[r]);
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; z += kLoaded) {
+      Vec values[kLoaded];
+      load_values(v, (d + z * kLanes) / kEach, lanes(z, kLoaded), values);
+#pragma GCC unroll 2
+      for (int i = 0; i < (Reading ? kEach : 0); ++i) fetch_vector(then[i], z / kEach);
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+        for (int i = 0; i < kLoaded; ++i) acc[r][z + i] = multiply_add<Element>(weight[r], values[i], acc[r][z + i]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) put(out + r * head_dim + d + z * kLanes, lanes(z, 1), acc[r][z]);
 }
 
 template <class Element>
 void value(const Number* s, Index rows, const Block<Element>& block, Number* out) {
-  const Index head_dim = block.head_dim, together = most(kRowNumbers / head_dim / 4 * 4, 4);
+  constexpr int kEach = kNumbers<Element>;
+  const Index head_dim = block.head_dim * kEach, together = most(kRowNumbers / head_dim / 4 * 4, 4);
+  const Index few = most(kValueBytes / (block.head_dim * Index{sizeof(Element)}) / kWhole, 1) * kWhole;
   for (Index first = 0; first < rows; first += together)
-    for (Index key = 0; key < block.n; key += kWhole)
+    for (Index key = 0, last; key < block.n; key = last) {
+      last = least(block.n, rows > 4 || head_dim > kMostVectors / 4 * kLanes ? key + few : block.n);
       for_groups(first, least(rows, first + together), rows, [&](Index row, auto size) __attribute__((always_inline)) {
-        constexpr int kRows = decltype(size)::value, kStep = kValueKeys<kRows>;
+        constexpr int kRows = decltype(size)::value, kMost = kMostVectors / (kRows == 1 ? 2 : kRows);
         const Number* const weights = s + row * kPitch;
-        const bool reading = row == 0 && block.lead > 0;  // the first rows read for all
-        const Index last = least(key + kWhole, block.n);
-        Index i = key;
-        constexpr int kReadStep = kRows == 1 ? kReadKeys : kStep;
-        for (; reading && i + kReadStep <= last; i += kReadStep)
-          value_tile<kRows, kReadStep, true>(weights, block, i, out + row * head_dim);
-        for (; i + kStep <= last; i += kStep)
-          value_tile<kRows, kStep, false>(weights, block, i, out + row * head_dim);
-        for (; i < last; ++i) value_tile<kRows, 1, false>(weights, block, i, out + row * head_dim);
+        Number* const to = out + row * head_dim;
+        Index d = 0;
+        const auto columns = [&](auto reading, auto vectors) __attribute__((always_inline)) {
+          constexpr int kVectors = decltype(vectors)::value, kColumns = kVectors * kLanes;
+          for (; d + kColumns <= head_dim || (kVectors == kEach && d < head_dim); d += kColumns)
+            value_tile<kRows, kVectors, decltype(reading)::value>(weights, block, key, last, d,
+                                                                  static_cast<int>(least(kColumns, head_dim - d)), to);
+        };
+        const auto all = [&](auto reading) __attribute__((always_inline)) {
+          columns(reading, Size<kMost>{});
+          if constexpr (kMost > 2) columns(reading, Size<2>{});
+          if constexpr (kEach < 2) columns(reading, Size<1>{});
+        };
+        row == 0 && block.lead > 0 ? all(Size<true>{}) : all(Size<false>{});
       });
+    }
 }
 
 }  // namespace

@@ -7,7 +7,8 @@
 #pragma once
 
 #include "cpu/decode_tiles.h"
-#if !defined(ROOFLINE_DOUBLES) && (defined(ROOFLINE_SIMDE) || (defined(__AVX512F__) && defined(__AVX512DQ__)))
+#if !defined(ROOFLINE_DOUBLES) && !defined(ROOFLINE_PAIRS) && \
+    (defined(ROOFLINE_SIMDE) || (defined(__AVX512F__) && defined(__AVX512DQ__)))
 #define ROOFLINE_QUADS
 #include "cpu/decode_quads.h"
 #endif
@@ -87,12 +88,13 @@ ROOFLINE_INLINE Seen seen_by(const Part& part, Index row) {
 // `each` keys of every stream, the first of them `first`. Without a mask all rows see all of them.
 template <class Element>
 [[gnu::noclone]] void walk(const Part& part, Index streams, Index first, Index each, bool masked) {
-  const Index head_dim = part.head_dim, rows = part.rows, all = streams * each;
+  const Index head_dim = part.head_dim / kNumbers<Element>, rope_dim = part.rope_dim / kNumbers<Element>;
+  const Index rows = part.rows, all = streams * each;
   Number* const s = part.workspace;  // of each group [kPitch][its rows]
   Index* const places = reinterpret_cast<Index*>(s + (rows + 3) / 4 * 4 * kPitch);  // [2][2][kKeys]: of this block and the next
   // Where rows do not fit in L1 together, a block meets them in turn, and should stay in L2.
-  const Index key_bytes = static_cast<Index>(sizeof(Element)) * (head_dim + part.rope_dim + (part.v == part.k ? 0 : head_dim));
-  const bool again = rows * (head_dim + part.rope_dim) > kRowNumbers;
+  const Index key_bytes = static_cast<Index>(sizeof(Element)) * (head_dim + rope_dim + (part.v == part.k ? 0 : head_dim));
+  const bool again = rows * (head_dim + rope_dim) > kRowNumbers;
   const Index keys = again ? most(least(kKeys, kBlockBytes / key_bytes / kWhole * kWhole), kWhole) : kKeys;
   const auto n_at = [&](Index begin) { return most(least(keys, all - begin), 0); };
   const auto place = [&](Index begin, Index* at, const Index* before) {
@@ -100,7 +102,7 @@ template <class Element>
     if (before && n == keys && part.pages == nullptr) {  // each as far from its place in the block before
       const Index further = keys / streams;
       for (Index i = 0; i < keys; ++i) at[i] = before[i] + further * head_dim;
-      for (Index i = kKeys; i < (part.rope_dim > 0 ? kKeys + keys : 0); ++i) at[i] = before[i] + further * part.rope_dim;
+      for (Index i = kKeys; i < (rope_dim > 0 ? kKeys + keys : 0); ++i) at[i] = before[i] + further * rope_dim;
       return;
     }
     for (Index stream = 0; stream < streams; ++stream)
@@ -111,7 +113,7 @@ template <class Element>
         for (Index last = least(i + run * streams, n); i < last; i += streams) at[i] = place++;
       }
     for (Index i = n; i < whole; ++i) at[i] = at[n - 1];
-    for (Index i = 0; i < (part.rope_dim > 0 ? whole : 0); ++i) at[kKeys + i] = at[i] * part.rope_dim;
+    for (Index i = 0; i < (rope_dim > 0 ? whole : 0); ++i) at[kKeys + i] = at[i] * rope_dim;
     for (Index i = 0; i < whole; ++i) at[i] *= head_dim;
   };
   const auto seen_at = [&](Index row, Index n, Index begin) -> Seen {  // of a block
@@ -138,7 +140,7 @@ template <class Element>
     Index *const at = places + turn * 2 * kKeys, *const next_at = places + (1 - turn) * 2 * kKeys;
     if (next_n > 0) place(begin + keys, next_at, at);
     const Block<Element> block = {static_cast<const Element*>(part.k), static_cast<const Element*>(part.v), static_cast<const Element*>(part.rope),
-                                  at, at + kKeys, n, whole, head_dim, part.rope_dim, lead, next_at, next_n,
+                                  at, at + kKeys, n, whole, head_dim, rope_dim, lead, next_at, next_n, part.scale,
                                   next_n == 0 && part.pages == nullptr};
 #if defined(ROOFLINE_QUADS)
     if (in_quads(part)) {
@@ -156,7 +158,10 @@ template <class Element>
       Seen seen[kRows];
       for (int r = 0; r < kRows; ++r) seen[r] = seen_at(row + r, n, begin);
       weigh<kRows>(s + row * kPitch, weighed, masked || weighed != n ? seen : nullptr, part.softcap, part.top + row, part.sum + row,
-                   part.out + row * head_dim, head_dim);
+                   part.out + row * part.head_dim, part.head_dim);
+#if defined(ROOFLINE_PAIRS)
+      pair_weights<kRows>(s + row * kPitch, weighed);
+#endif
     });
     value(s, rows, block, part.out);
   }
@@ -204,12 +209,12 @@ void attend(const Part& part) {
 }
 
 template <class Element>
-void widen(const void* from, Index rows, Index columns, Number scale, Number* to, Index pitch) {
-  const Vec factor = set1(scale);
+void take(const void* from, Index rows, Index columns, Number* to, Index pitch) {
+  const Index words = columns / kNumbers<Element>;
   for (Index row = 0; row < rows; ++row)
-    for (Index i = 0; i < columns; i += kLanes) {
-      const int n = static_cast<int>(least(kLanes, columns - i));
-      put(to + row * pitch + i, n, mul(get(static_cast<const Element*>(from) + row * columns + i, n, zero()), factor));
+    for (Index i = 0; i < words; i += kLanes) {
+      const int n = static_cast<int>(least(kLanes, words - i));
+      put(to + row * pitch + i, n, get(static_cast<const Element*>(from) + row * words + i, n, zero()));
     }
 }
 

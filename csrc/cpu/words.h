@@ -36,12 +36,17 @@ ROOFLINE_INLINE Vec row_pair(const Bf16* one, const Bf16* next, Index first, Ind
 }
 
 // The same of 32 columns.
-ROOFLINE_INLINE void pair_32(__m512i one, __m512i next, float* to) {
+ROOFLINE_INLINE void pair_32(__m512i one, __m512i next, Vec& first, Vec& second) {
   alignas(64) static constexpr std::uint16_t kInTurn[] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                                                           8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
   const __m512i low = _mm512_load_si512(kInTurn), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-  _mm512_storeu_si512(to, _mm512_permutex2var_epi16(one, low, next));
-  _mm512_storeu_si512(to + kLanes, _mm512_permutex2var_epi16(one, high, next));
+  first = _mm512_castsi512_ps(_mm512_permutex2var_epi16(one, low, next));
+  second = _mm512_castsi512_ps(_mm512_permutex2var_epi16(one, high, next));
+}
+ROOFLINE_INLINE void pair_32(__m512i one, __m512i next, float* to) {
+  Vec first, second;
+  pair_32(one, next, first, second);
+  store(to, first), store(to + kLanes, second);
 }
 
 // The upper halves of words.

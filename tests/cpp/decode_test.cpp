@@ -17,12 +17,20 @@
 
 namespace roofline::cpu {
 
-extern const DecodeKernels<float> decode_simde;
+extern const DecodeKernels<float> decode_simde, decode_pairs_simde;
 extern const DecodeKernels<double> decode_doubles_simde;
 
 namespace {
 
-const std::vector<Tested<DecodeKernels<float>>> kTested = {ROOFLINE_TESTED(decode)};
+const std::vector<Tested<DecodeKernels<float>>> kTested = {
+    ROOFLINE_TESTED(decode),
+#if defined(ROOFLINE_SIMDE_PAIRS)
+    {"pairs_simde", &decode_pairs_simde, "avx2"},
+#endif
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+    {"pairs", &decode_pairs_avx512_bf16, "avx512_bf16"},
+#endif
+};
 const std::vector<Tested<DecodeKernels<double>>> kDoubles = {ROOFLINE_TESTED(decode_doubles)};
 constexpr std::int64_t kKeys = DecodeKernels<float>::kKeys;
 
@@ -31,19 +39,19 @@ void run(const DecodeKernels<Number>& table, const Shape& shape, Tensors<T, K>& 
   using Kernels = DecodeKernels<Number>;
   const std::int64_t rows = shape.rows(), whole = Kernels::whole(rows), head_dim = shape.head_dim, key_dim = shape.key_dim();
   const std::int64_t parts = std::max<std::int64_t>(shape.ranges, 1), blocks = (shape.seq_kv + kKeys - 1) / kKeys;
-  Guarded<Number> queries(whole * key_dim), workspace(Kernels::workspace_numbers(rows, key_dim));
+  const std::int64_t key_words = key_dim / table.numbers;
+  Guarded<Number> queries(whole * key_words), workspace(Kernels::workspace_numbers(rows, key_dim));
   Guarded<Number> out(parts * whole * head_dim), tops(parts * whole, 2), sums(parts * whole, 4);
   const Number unit = Cached::unit(kCachedOf<K>), log2_e = static_cast<Number>(1.4426950408889634);
-  std::fill_n(queries.data(), whole * key_dim, Number{0});
-  const auto widen = [&](std::int64_t first, std::int64_t columns) {  // columns of the queries that lie by themselves
+  std::fill_n(queries.data(), whole * key_words, Number{0});
+  const auto take = [&](std::int64_t first, std::int64_t columns) {  // columns of the queries that lie by themselves
     Guarded<T> from(rows * columns, 1);
     for (std::int64_t row = 0; row < rows; ++row)
       std::copy_n(tensors.q.data() + row * key_dim + first, columns, from.data() + row * columns);
-    table.widen[kElementOf<T>](from.data(), rows, columns, static_cast<Number>(1.4426950408889634 * shape.scale()) * unit,
-                               queries.data() + first, key_dim);
+    table.take[kElementOf<T>](from.data(), rows, columns, queries.data() + first / table.numbers, key_words);
   };
-  widen(0, head_dim);
-  if (shape.rope_dim) widen(head_dim, shape.rope_dim);
+  take(0, head_dim);
+  if (shape.rope_dim) take(head_dim, shape.rope_dim);
   for (std::int64_t part = 0; part < parts; ++part)
     table.attend[kCachedOf<K>]({
         .q = queries.data(), .k = tensors.k.data(), .v = tensors.values.data(), .rope = tensors.rope.data(),
@@ -51,7 +59,8 @@ void run(const DecodeKernels<Number>& table, const Shape& shape, Tensors<T, K>& 
         .sum = sums.data() + part * whole, .rows = rows, .head_dim = head_dim, .rope_dim = shape.rope_dim,
         .first = blocks * part / parts * kKeys, .last = std::min(blocks * (part + 1) / parts * kKeys, shape.seq_kv),
         .first_row = 0, .seq_q = shape.seq_q, .visible = shape.visible(0), .growth = shape.causal ? 1 : 0,
-        .window = shape.window ? shape.window : shape.seq_kv, .softcap = log2_e * static_cast<Number>(shape.softcap),
+        .window = shape.window ? shape.window : shape.seq_kv,
+        .scale = static_cast<Number>(1.4426950408889634 * shape.scale()) * unit, .softcap = log2_e * static_cast<Number>(shape.softcap),
         .pages = shape.page_size ? tensors.pages.data() : nullptr, .page_size = shape.page_size,
         .page_rows = 2 * shape.page_size, .streams = parts > 1 ? 4 : 1, .lead_bytes = parts > 1 ? 6 << 10 : 0,
     });
@@ -63,11 +72,20 @@ void run(const DecodeKernels<Number>& table, const Shape& shape, Tensors<T, K>& 
   for (Guarded<Number>* each : {&queries, &workspace, &out, &tops, &sums}) EXPECT_TRUE(each->guarded());
 }
 
+// Whether a table has kernels for queries of T and a cache of K.
+template <class T, class K, class Number>
+bool computes(const DecodeKernels<Number>& table) { return table.take[kElementOf<T>] && table.attend[kCachedOf<K>]; }
+
 template <class T, class K, class Number>
 void check_of(const DecodeKernels<Number>& table, const Shape& shape) {
+  if (table.numbers > 1 && (shape.head_dim % 2 || shape.rope_dim % 2)) return;
+  if (!computes<T, K>(table)) {
+    if constexpr (std::is_same_v<T, float> && std::is_same_v<K, float>) check_of<Bf16, Bf16>(table, shape);  // instead
+    return;
+  }
   Tensors<T, K> tensors(shape);
   run(table, shape, tensors);
-  compare(shape, tensors, sizeof(T) == 8 ? 1e-12 : shape.growth > 0 ? 3e-4 : 2e-5);
+  compare(shape, tensors, sizeof(T) == 8 ? 1e-12 : shape.growth > 0 ? 3e-4 : 2e-5, table.numbers > 1 ? step_of(kBf16) : 0);
 }
 
 // Queries of T over a cache of every element.
@@ -83,6 +101,7 @@ void check_caches(const DecodeKernels<float>& table, const Shape& shape) {
 // One key of all numbers of an element: the result is its value.
 template <class K>
 void check_numbers(const DecodeKernels<float>& table) {
+  if (!computes<float, K>(table)) return;
   const Shape shape = {.group = 1, .seq_q = 1, .seq_kv = 1, .head_dim = std::int64_t{1} << 8 * sizeof(K)};
   Tensors<float, K> tensors(shape);
   std::fill_n(tensors.q.data(), shape.head_dim, 0.0f);
@@ -97,15 +116,16 @@ void check_numbers(const DecodeKernels<float>& table) {
   }
 }
 
-template <class K>
+template <class T, class K>
 void check_nan(const DecodeKernels<float>& table) {
+  if (!computes<T, K>(table)) return;
   for (const std::int64_t rows : {1, 4, 8}) {
     const Shape shape = {.group = rows, .seq_q = 1, .seq_kv = 200, .head_dim = 16};
-    Tensors<float, K> tensors(shape);
+    Tensors<T, K> tensors(shape);
     set_nan(tensors.k[150 * 16]);
     run(table, shape, tensors);
     for (std::int64_t row = 0; row < rows; ++row)
-      EXPECT_TRUE(std::isnan(tensors.out[row * 16]) && std::isnan(tensors.logsumexp[row])) << row;
+      EXPECT_TRUE(std::isnan(tensors.out.value(row * 16)) && std::isnan(tensors.logsumexp[row])) << row;
   }
 }
 
@@ -210,10 +230,11 @@ TEST_P(DecodeTest, EveryNumberOfAnElement) {
 }
 
 TEST_P(DecodeTest, NotANumberStaysOne) {
-  check_nan<float>(table());
-  check_nan<Bf16>(table());
-  check_nan<Fp16>(table());
-  check_nan<Fp8>(table());
+  check_nan<float, float>(table());
+  check_nan<float, Bf16>(table());
+  check_nan<Bf16, Bf16>(table());
+  check_nan<float, Fp16>(table());
+  check_nan<float, Fp8>(table());
 }
 
 TEST_P(DecodeDoublesTest, RowsAndRemainders) {

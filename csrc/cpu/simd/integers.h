@@ -59,6 +59,11 @@ ROOFLINE_INLINE Vec nibble_quads(const std::uint32_t* p, int half) {
 ROOFLINE_INLINE Vec add_bf16_pairs(Vec a, Vec b, Vec c) {
   return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
 }
+struct Bf16Pair {
+  Bf16 numbers[2];
+};
+ROOFLINE_INLINE Vec load(const Bf16Pair* p) { return _mm512_loadu_ps(p); }
+ROOFLINE_INLINE Vec load_partial(const Bf16Pair* p, int n, Vec other) { return _mm512_mask_loadu_ps(other, first(n), p); }
 #endif
 ROOFLINE_INLINE Vec widen_pairs_of_bytes(const std::int8_t* p) {
   return _mm512_castsi512_ps(_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
