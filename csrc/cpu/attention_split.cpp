@@ -260,8 +260,10 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
 Bound split_kv(const AttentionTask& task, Device& device) {
   if (task.dtype == DType::fp64) return split_in(task, device, choose<DecodeKernels<double>>(ROOFLINE_TABLES(decode_doubles)));
 #if defined(ROOFLINE_HAVE_avx512_bf16)
-  const bool pairs = task.dtype == DType::bf16 && task.kv_dtype == DType::bf16 && task.head_dim % 2 == 0 && task.rope_dim % 2 == 0;
-  if (pairs && has_fast_bf16_pairs()) return split_in<float>(task, device, {Isa::avx512_bf16, &decode_pairs_avx512_bf16});
+  const bool even = task.head_dim % 2 == 0 && task.rope_dim % 2 == 0;
+  const bool pays = task.kv_dtype != DType::int8 || task.rows > 1;  // bytes are dearer to widen to bf16 than to fp32
+  if (task.dtype == DType::bf16 && even && pays && has_fast_bf16_pairs() && decode_pairs_avx512_bf16.attend[cache_of(task)])
+    return split_in<float>(task, device, {Isa::avx512_bf16, &decode_pairs_avx512_bf16});
 #endif
   return split_in(task, device, choose<DecodeKernels<float>>(ROOFLINE_TABLES(decode)));
 }

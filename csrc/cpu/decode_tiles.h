@@ -33,6 +33,10 @@ constexpr int kNumbers = 1;
 #if defined(ROOFLINE_PAIRS)
 template <>
 constexpr int kNumbers<Bf16Pair> = 2;
+template <>
+constexpr int kNumbers<Int8Pair> = 2;
+template <>
+constexpr int kNumbers<Fp8E4m3Pair> = 2;
 #endif
 template <class Element>
 ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
@@ -46,8 +50,10 @@ ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 // Keys of a tile of scores: as many sums as keep both multipliers busy.
 template <int Rows>
 constexpr int kTileKeys = Rows == 4 ? (kManyRegisters ? 4 : 3) : (kLanes > 8 ? kLanes : 8) / Rows;
-constexpr int kMostVectors = kManyRegisters ? 16 : 8;  // of results in registers
-constexpr Index kValueBytes = 8 << 10;  // that stay in L1 while more rows, or columns, meet them
+// Whether tiles of results take many keys, whose weights are loaded each time: a store of such a vector takes the time of almost
+// two multiply-adds on Zen 4. Shorter vectors make columns too narrow for that.
+constexpr bool kLongTiles = sizeof(Vec) == 64;
+constexpr Index kValueBytes = 8 << 10;  // of values that more rows, or columns, meet in L1
 // A block is filled up to a multiple of keys that makes whole tiles and whole vectors of scores.
 constexpr int kWhole = kLanes > 8 ? 16 : 24;
 static_assert(kKeys % kWhole == 0);
@@ -98,11 +104,11 @@ ROOFLINE_INLINE void fetch_vector(const Element* row, int z) {
   if (z * kLanes * static_cast<int>(sizeof(Element)) % 64 == 0) __builtin_prefetch(row + z * kLanes, 0, 2);
 }
 
-// scores[Keys][Rows] of rows of q, four keys at a time, so that rows are read nearly in order; up to a vector more is written behind
-// them. Reading: prefetches.
+// scores[Keys][Rows] of rows of q; up to a vector more is written behind them. Reading: with prefetches, four keys at a time, so
+// that rows are read nearly in order.
 template <int Rows, int Keys, bool Reading, class Element>
 ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, Index key, Number* scores) {
-  constexpr int kSums = Rows * Keys, kTogether = Keys % 4 ? Keys : 4;
+  constexpr int kSums = Rows * Keys, kTogether = Reading && Keys % 4 == 0 ? 4 : Keys;
   const Index pitch = block.head_dim + block.rope_dim, parts = block.rope_dim > 0 ? 2 : 1;  // columns of k, then of rope
   Vec acc[kSums];
 #pragma GCC unroll 4
@@ -244,76 +250,90 @@ ROOFLINE_INLINE void load_values(const Element* const* v, Index at, int n, Vec (
   }
 }
 
-// out[Rows][n columns from d on] += weights[keys][Rows] V[keys] of the keys [key, last). Results stay in registers, for a store takes
-// the time of almost two multiply-adds on Zen 4.
-template <int Rows, int Vectors, bool Reading, class Element>
-[[gnu::noinline]] void value_tile(const Number* s, const Block<Element>& block, Index key, Index last, Index d, int n,
-                                  Number* out) {
-  constexpr int kEach = kNumbers<Element>, kLoaded = kEach == 2 || (sizeof(Element) == 1 && Vectors > 1) ? 2 : 1;
+// out[Rows][head_dim] += weights[keys][Rows] V[keys][head_dim] of the keys [key, last), as many columns at a time as registers hold
+// results of. There are `Keys` of them, whose weights stay in registers, or any number: 0.
+template <int Rows, int Keys, bool Reading, class Element>
+ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, Index key, Index last, Number* out) {
+  constexpr int kEach = kNumbers<Element>, kHeld = Keys > 0 ? Keys : 1;  // kEach: keys whose values a word holds
   const Index head_dim = block.head_dim * kEach;
-  const auto lanes = [n](int z, int vectors) __attribute__((always_inline)) {
-    return Vectors > kEach ? vectors * kLanes : static_cast<int>(most(0, least(vectors * kLanes, n - z * kLanes)));
-  };
-  Vec acc[Rows][Vectors];
-#pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) acc[r][z] = get(out + r * head_dim + d + z * kLanes, lanes(z, 1), zero());
-  for (s += key / kEach * Rows; key < last; key += kEach, s += Rows) {
-    const Element *v[kEach], *then[kEach];
+  const Element *v[kHeld][kEach], *then[kHeld][kEach];
+  Vec weight[kHeld][Rows];
+  const auto take = [&](Index at, int j) __attribute__((always_inline)) {
 #pragma GCC unroll 2
     for (int i = 0; i < kEach; ++i) {
-      v[i] = block.v + block.at[key + i];
-      then[i] = Reading ? block.after_value(key + i) + d / kEach : v[i];
+      v[j][i] = block.v + block.at[at + i];
+      then[j][i] = Reading ? block.after_value(at + i) : v[j][i];
     }
-    Vec weight[Rows];
 #pragma GCC unroll 4
-    for (int r = 0; r < Rows; ++r) weight[r] = set1(s[r]);
+    for (int r = 0; r < Rows; ++r) weight[j][r] = set1(s[at / kEach * Rows + r]);
+  };
 #pragma GCC unroll 8
-    for (int z = 0; z < Vectors; z += kLoaded) {
-      Vec values[kLoaded];
-      load_values(v, (d + z * kLanes) / kEach, lanes(z, kLoaded), values);
-#pragma GCC unroll 2
-      for (int i = 0; i < (Reading ? kEach : 0); ++i) fetch_vector(then[i], z / kEach);
+  for (int j = 0; j < Keys; ++j) take(key + j, j);
+  const auto columns = [&](Index d, auto size, int n) __attribute__((always_inline)) {
+    constexpr int kVectors = decltype(size)::value, kLoaded = kEach == 2 || (sizeof(Element) == 1 && kVectors > 1) ? 2 : 1;
+    const auto lanes = [n](int z, int vectors) __attribute__((always_inline)) {
+      return static_cast<int>(most(0, least(vectors * kLanes, n - z * kLanes)));
+    };
+    Vec acc[Rows][kVectors];
 #pragma GCC unroll 4
-      for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 2
-        for (int i = 0; i < kLoaded; ++i) acc[r][z + i] = multiply_add<Element>(weight[r], values[i], acc[r][z + i]);
-    }
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r)
+    for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) put(out + r * head_dim + d + z * kLanes, lanes(z, 1), acc[r][z]);
+      for (int z = 0; z < kVectors; ++z) acc[r][z] = get(out + r * head_dim + d + z * kLanes, lanes(z, 1), zero());
+    const auto add_values = [&](int j) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+      for (int z = 0; z < kVectors; z += kLoaded) {
+        Vec values[kLoaded];
+        load_values(v[j], (d + z * kLanes) / kEach, lanes(z, kLoaded), values);
+#pragma GCC unroll 2
+        for (int i = 0; i < (Reading ? kEach : 0); ++i) fetch_vector(then[j][i] + d / kEach, z / kEach);
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+          for (int i = 0; i < kLoaded; ++i) acc[r][z + i] = multiply_add<Element>(weight[j][r], values[i], acc[r][z + i]);
+      }
+    };
+    if constexpr (Keys > 0)
+#pragma GCC unroll 8
+      for (int j = 0; j < Keys; ++j) add_values(j);
+    else
+      for (Index at = key; at < last; at += kEach) take(at, 0), add_values(0);
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+      for (int z = 0; z < kVectors; ++z) put(out + r * head_dim + d + z * kLanes, lanes(z, 1), acc[r][z]);
+  };
+  // Of few keys one row is read line by line, in turn: bound by memory, that order is the quicker one.
+  constexpr int kBytes = kLanes * sizeof(Element), kLine = kBytes < 32 ? 4 : kBytes < 64 ? 2 : 1;
+  constexpr int kMost = Keys == 0 ? (Rows == 1 ? 8 : 16 / Rows) : Rows == 1 && Reading ? kLine : (kManyRegisters ? 8 : 4) / Rows;
+  Index d = 0;
+  for (; d + kMost * kLanes <= head_dim; d += kMost * kLanes) columns(d, Size<kMost>{}, kMost * kLanes);
+  for (; kMost > 2 && d + 2 * kLanes <= head_dim; d += 2 * kLanes) columns(d, Size<2>{}, 2 * kLanes);
+  for (; d < head_dim; d += kEach * kLanes) columns(d, Size<kEach>{}, static_cast<int>(least(kEach * kLanes, head_dim - d)));
 }
 
 template <class Element>
 void value(const Number* s, Index rows, const Block<Element>& block, Number* out) {
-  constexpr int kEach = kNumbers<Element>;
-  const Index head_dim = block.head_dim * kEach, together = most(kRowNumbers / head_dim / 4 * 4, 4);
-  const Index few = most(kValueBytes / (block.head_dim * Index{sizeof(Element)}) / kWhole, 1) * kWhole;
+  const Index head_dim = block.head_dim * kNumbers<Element>, together = most(kRowNumbers / head_dim / 4 * 4, 4);
+  const Index few = most(kLongTiles ? kValueBytes / (block.head_dim * Index{sizeof(Element)}) / kWhole : 1, 1) * kWhole;
   for (Index first = 0; first < rows; first += together)
-    for (Index key = 0, last; key < block.n; key = last) {
-      last = least(block.n, rows > 4 || head_dim > kMostVectors / 4 * kLanes ? key + few : block.n);
+    for (Index key = 0; key < block.n; key += few)
       for_groups(first, least(rows, first + together), rows, [&](Index row, auto size) __attribute__((always_inline)) {
-        constexpr int kRows = decltype(size)::value, kMost = kMostVectors / (kRows == 1 ? 2 : kRows);
+        constexpr int kRows = decltype(size)::value;
         const Number* const weights = s + row * kPitch;
         Number* const to = out + row * head_dim;
-        Index d = 0;
-        const auto columns = [&](auto reading, auto vectors) __attribute__((always_inline)) {
-          constexpr int kVectors = decltype(vectors)::value, kColumns = kVectors * kLanes;
-          for (; d + kColumns <= head_dim || (kVectors == kEach && d < head_dim); d += kColumns)
-            value_tile<kRows, kVectors, decltype(reading)::value>(weights, block, key, last, d,
-                                                                  static_cast<int>(least(kColumns, head_dim - d)), to);
-        };
-        const auto all = [&](auto reading) __attribute__((always_inline)) {
-          columns(reading, Size<kMost>{});
-          if constexpr (kMost > 2) columns(reading, Size<2>{});
-          if constexpr (kEach < 2) columns(reading, Size<1>{});
-        };
-        row == 0 && block.lead > 0 ? all(Size<true>{}) : all(Size<false>{});
+        const bool reading = row == 0 && block.lead > 0;
+        const Index last = least(key + few, block.n);
+        if constexpr (kLongTiles) {
+          reading ? value_tile<kRows, 0, true>(weights, block, key, last, to)
+                  : value_tile<kRows, 0, false>(weights, block, key, last, to);
+        } else {
+          constexpr int kStep = kRows == 4 ? (kManyRegisters ? 4 : 3) : 8 / kRows, kReadStep = kRows == 1 ? 2 : kStep;
+          Index i = key;
+          for (; reading && i + kReadStep <= last; i += kReadStep) value_tile<kRows, kReadStep, true>(weights, block, i, 0, to);
+          for (; i + kStep <= last; i += kStep) value_tile<kRows, kStep, false>(weights, block, i, 0, to);
+          for (; i < last; ++i) value_tile<kRows, 1, false>(weights, block, i, 0, to);
+        }
       });
-    }
 }
 
 }  // namespace

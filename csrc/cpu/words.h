@@ -2,7 +2,7 @@
 // AVX-512. Everything is internal to the file that includes it.
 #pragma once
 
-#include "cpu/simd/simd.h"
+#include "cpu/simd/integers.h"
 
 namespace roofline::cpu {
 namespace {
@@ -47,13 +47,6 @@ ROOFLINE_INLINE void pair_32(__m512i one, __m512i next, float* to) {
   Vec first, second;
   pair_32(one, next, first, second);
   store(to, first), store(to + kLanes, second);
-}
-
-// The upper halves of words.
-ROOFLINE_INLINE __m512i upper_halves(__m512i low, __m512i high) {
-  alignas(64) static constexpr std::uint16_t kOdd[] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
-                                                       33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
-  return _mm512_permutex2var_epi16(low, _mm512_load_si512(kOdd), high);
 }
 
 // to[columns] = words of a row and the one that follows it; null: zeros.

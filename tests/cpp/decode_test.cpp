@@ -60,7 +60,8 @@ void run(const DecodeKernels<Number>& table, const Shape& shape, Tensors<T, K>& 
         .first = blocks * part / parts * kKeys, .last = std::min(blocks * (part + 1) / parts * kKeys, shape.seq_kv),
         .first_row = 0, .seq_q = shape.seq_q, .visible = shape.visible(0), .growth = shape.causal ? 1 : 0,
         .window = shape.window ? shape.window : shape.seq_kv,
-        .scale = static_cast<Number>(1.4426950408889634 * shape.scale()) * unit, .softcap = log2_e * static_cast<Number>(shape.softcap),
+        .scale = static_cast<Number>(1.4426950408889634 * shape.scale()) * unit,
+        .softcap = log2_e * static_cast<Number>(shape.softcap),
         .pages = shape.page_size ? tensors.pages.data() : nullptr, .page_size = shape.page_size,
         .page_rows = 2 * shape.page_size, .streams = parts > 1 ? 4 : 1, .lead_bytes = parts > 1 ? 6 << 10 : 0,
     });
@@ -99,12 +100,12 @@ void check_caches(const DecodeKernels<float>& table, const Shape& shape) {
 }
 
 // One key of all numbers of an element: the result is its value.
-template <class K>
+template <class T, class K>
 void check_numbers(const DecodeKernels<float>& table) {
-  if (!computes<float, K>(table)) return;
+  if (!computes<T, K>(table)) return;
   const Shape shape = {.group = 1, .seq_q = 1, .seq_kv = 1, .head_dim = std::int64_t{1} << 8 * sizeof(K)};
-  Tensors<float, K> tensors(shape);
-  std::fill_n(tensors.q.data(), shape.head_dim, 0.0f);
+  Tensors<T, K> tensors(shape);
+  std::fill_n(tensors.q.data(), shape.head_dim, T{});
   std::memset(tensors.k.data(), 0, shape.head_dim * sizeof(K));
   for (std::int64_t i = 0; i < shape.head_dim; ++i) std::memcpy(&tensors.v[i], &i, sizeof(K));
   run(table, shape, tensors);
@@ -223,10 +224,12 @@ TEST_P(DecodeTest, GrowingScores) {
 }
 
 TEST_P(DecodeTest, EveryNumberOfAnElement) {
-  check_numbers<Bf16>(table());
-  check_numbers<Fp16>(table());
-  check_numbers<Int8>(table());
-  check_numbers<Fp8>(table());
+  check_numbers<float, Bf16>(table());
+  check_numbers<float, Fp16>(table());
+  check_numbers<float, Int8>(table());
+  check_numbers<float, Fp8>(table());
+  check_numbers<Bf16, Int8>(table());
+  check_numbers<Bf16, Fp8>(table());
 }
 
 TEST_P(DecodeTest, NotANumberStaysOne) {
@@ -235,6 +238,7 @@ TEST_P(DecodeTest, NotANumberStaysOne) {
   check_nan<Bf16, Bf16>(table());
   check_nan<float, Fp16>(table());
   check_nan<float, Fp8>(table());
+  check_nan<Bf16, Fp8>(table());
 }
 
 TEST_P(DecodeDoublesTest, RowsAndRemainders) {

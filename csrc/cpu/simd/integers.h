@@ -59,11 +59,48 @@ ROOFLINE_INLINE Vec nibble_quads(const std::uint32_t* p, int half) {
 ROOFLINE_INLINE Vec add_bf16_pairs(Vec a, Vec b, Vec c) {
   return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
 }
+// Two numbers, loaded as words of bf16.
 struct Bf16Pair {
   Bf16 numbers[2];
 };
-ROOFLINE_INLINE Vec load(const Bf16Pair* p) { return _mm512_loadu_ps(p); }
-ROOFLINE_INLINE Vec load_partial(const Bf16Pair* p, int n, Vec other) { return _mm512_mask_loadu_ps(other, first(n), p); }
+struct Int8Pair {
+  std::int8_t numbers[2];
+};
+struct Fp8E4m3Pair {
+  std::uint8_t numbers[2];
+};
+ROOFLINE_INLINE Vec load(const Bf16Pair* p) { return load(reinterpret_cast<const float*>(p)); }
+ROOFLINE_INLINE Vec load_partial(const Bf16Pair* p, int n, Vec other) {
+  return load_partial(reinterpret_cast<const float*>(p), n, other);
+}
+// The upper halves of words.
+ROOFLINE_INLINE __m512i upper_halves(__m512i low, __m512i high) {
+  alignas(64) static constexpr std::uint16_t kOdd[] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+                                                       33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  return _mm512_permutex2var_epi16(low, _mm512_load_si512(kOdd), high);
+}
+ROOFLINE_INLINE Vec load(const Int8Pair* p) {
+  const auto sixteen = [](const Int8Pair* from) __attribute__((always_inline)) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)));
+  };
+  return _mm512_castsi512_ps(upper_halves(sixteen(p), sixteen(p + 8)));
+}
+// As 2^-8 of themselves: what bytes.h makes of them.
+ROOFLINE_INLINE Vec load(const Fp8E4m3Pair* p) {
+  // The denormal numbers, and at the end NaN: all bits but the sign.
+  alignas(64) static constexpr std::uint16_t kOthers[32] = {0, 0x3700, 0x3780, 0x37C0, 0x3800, 0x3820, 0x3840, 0x3860,
+                                                            0, 0,      0,      0,      0,      0,      0,      0,
+                                                            0, 0,      0,      0,      0,      0,      0,      0,
+                                                            0, 0,      0,      0,      0,      0,      0,      0x7FC0};
+  const auto all = [](int bits) __attribute__((always_inline)) { return _mm512_set1_epi16(static_cast<short>(bits)); };
+  const __m512i wide = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  const __m512i size = _mm512_and_si512(_mm512_slli_epi16(wide, 4), all(0x07F0));
+  const __mmask32 others = _mm512_cmple_epu16_mask(_mm512_and_si512(_mm512_add_epi16(size, all(0x10)), all(0x07F0)), all(0x80));
+  const __m512i usual = _mm512_add_epi16(size, all(0x3800));
+  const __m512i found = _mm512_mask_permutexvar_epi16(usual, others, wide, _mm512_load_si512(kOthers));
+  return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(found, wide, all(0x8000), 0xF8));  // a | (b & c)
+}
 #endif
 ROOFLINE_INLINE Vec widen_pairs_of_bytes(const std::int8_t* p) {
   return _mm512_castsi512_ps(_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
