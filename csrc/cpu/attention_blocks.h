@@ -151,6 +151,7 @@ struct PlainProducts : Fma, InLanes {
   static constexpr bool kRaw = false;  // scores are scaled, and less the maximum
   static constexpr bool kTrims = true;  // vectors whose queries see no further key meet none
   static constexpr bool kBegins = true;  // values of the first keys begin the results, whatever is there
+  static constexpr bool kInRegisters = sizeof(Vec) == 64 && sizeof(Number) == 4;  // scores of a tile become weights in registers
   static constexpr Index kNumbers = 1, kColumns = 1, kKeyStep = 1;
 
   template <class T>
@@ -177,6 +178,18 @@ struct PlainProducts : Fma, InLanes {
   static void weigh(const Chunk& chunk, const Keys&, Index from, Index to, Number* s, const Vec (&up)[Vectors], bool moved) {
     moved ? weigh_scores<Vectors, First, true, Masked>(chunk, from, to, s, up)
           : weigh_scores<Vectors, First, false, Masked>(chunk, from, to, s, up);
+  }
+  // p = the weights of a tile's vector z of queries; adds to their sums.
+  template <int Vectors, int Rows>
+  ROOFLINE_INLINE void weigh_tile(const Chunk& chunk, const Keys&, int z, const Vec (&scores)[Rows][Vectors], Number* p) {
+    Vec sum = load(chunk.sum + z * kLanes);
+#pragma GCC unroll 8
+    for (int row = 0; row < Rows; ++row) {
+      const Vec weight = exp2_bounded(scores[row][z]);
+      sum = add(sum, weight);
+      store(p + (row * Vectors + z) * kLanes, weight);
+    }
+    store(chunk.sum + z * kLanes, sum);
   }
   template <int Vectors>
   static void values(const Chunk& chunk, const Keys& keys, const Number* p) {

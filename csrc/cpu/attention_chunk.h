@@ -213,9 +213,45 @@ ROOFLINE_INLINE void for_parts(const Keys& keys, Index first, Index last, const 
   if constexpr (First + 1 < Vectors) for_parts<Vectors, First + 1>(keys, to, last, f);
 }
 
+// The keys [from, to) of these.
+template <class Products>
+Keys part_of(Keys keys, Index from, Index to) {
+  keys.k += from * keys.key_words;
+  keys.v += from / Products::kNumbers * keys.value_pitch;
+  keys.begin += from;
+  if (to < keys.n) keys.with_values[0] = keys.with_values[1] = {};
+  keys.n = to - from;
+  for (Index& end : keys.ends) end = most(0, least(end - from, keys.n));
+  keys.anew = keys.anew && from == 0;
+  for (Ahead& ahead : keys.with_scores) ahead.from += from * ahead.each, ahead.n -= from * ahead.each;
+  return keys;
+}
+
+// Weights of a tile of keys, whose scores never leave registers; false where a score passes its maximum by 2^8.
+template <class Products, int Vectors>
+[[gnu::noinline]] bool weighed_tile(const Chunk& chunk, const Keys& keys, Index key, Number* p) {
+  Vec acc[kRows][Vectors], high[Vectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) acc[i][z] = Products::kRaw ? zero() : load(chunk.neg_max + z * kLanes);
+  fetch(keys.with_scores, key, key + kRows);
+  const Number* const k = keys.k + key * keys.key_words;
+  multiply<Products>(acc, k, keys.key_words, 1, chunk.q, Vectors * kLanes, keys.key_words);
+#pragma GCC unroll 8
+  for (int z = 0; z < Vectors; ++z) {
+    high[z] = max(max(acc[0][z], acc[1][z]), max(acc[2][z], acc[3][z]));
+    if constexpr (Products::kRaw) high[z] = fma(high[z], set1(keys.scale), load(chunk.neg_max + z * kLanes));
+  }
+  if (any_greater(max(max(high[0], high[1]), max(high[2], high[3])), set1(8))) return false;
+#pragma GCC unroll 8
+  for (int z = 0; z < Vectors; ++z) Products::template weigh_tile<Vectors>(chunk, keys, z, acc, p);
+  return true;
+}
+
 // Chunk's queries against some keys: scores, online softmax, values.
 template <class Products, int Vectors>
-void meet(const Chunk& chunk, const Keys& keys, Number* s) {
+void meet_in_turn(const Chunk& chunk, const Keys& keys, Number* s) {
   constexpr bool kRaw = Products::kRaw;
   const Index n = keys.n;
   const bool capped = keys.softcap > 0;
@@ -273,6 +309,32 @@ void meet(const Chunk& chunk, const Keys& keys, Number* s) {
     for_parts<Vectors>(keys, full, n, weighed(Constant<true>{}));
   }
   Products::template values<Vectors>(chunk, keys, s);
+}
+
+// The same. Where all queries see the keys and know a maximum, which the first few keys give, scores need no place in memory, until
+// one passes that maximum.
+template <class Products, int Vectors>
+void meet(const Chunk& chunk, const Keys& keys, Number* s) {
+  if constexpr (!Products::kInRegisters || Vectors != 4 || kRows != 4) {
+    meet_in_turn<Products, Vectors>(chunk, keys, s);
+  } else {
+    constexpr Index kFirst = 16, kFew = 160;  // of fewer keys the first ones, by themselves, cost more than is saved
+    const Index seen = least(keys.n, chunk.full - keys.begin) / kRows * kRows;
+    const bool fits = keys.key_words * Vectors * kLanes * Index{sizeof(Number)} <= kPassBytes && keys.rope_words == 0;
+    if (!fits || keys.softcap > 0 || chunk.late > keys.begin || seen < kFew) return meet_in_turn<Products, Vectors>(chunk, keys, s);
+    const Index first = keys.begin <= most(chunk.late, chunk.start) ? kFirst : 0;
+    if (first > 0) meet_in_turn<Products, Vectors>(chunk, part_of<Products>(keys, 0, first), s);
+    const Keys others = part_of<Products>(keys, first, keys.n);
+    Index n = 0;
+    const auto weights = [&] { return s + n / Products::kNumbers * Vectors * kLanes; };
+    while (n < seen - first && weighed_tile<Products, Vectors>(chunk, others, n, weights())) n += kRows;
+    if (n > 0) Products::template values<Vectors>(chunk, part_of<Products>(others, 0, n), s);
+    if (n == others.n) return;
+    const Vec done = set1(static_cast<Number>(first + n));
+    for (Index at = 0; at < (chunk.full < keys.begin + keys.n ? Vectors * kLanes : 0); at += kLanes)
+      store(chunk.to + at, sub(load(chunk.to + at), done));
+    meet_in_turn<Products, Vectors>(chunk, part_of<Products>(others, n, others.n), s);
+  }
 }
 
 }  // namespace

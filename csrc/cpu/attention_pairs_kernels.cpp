@@ -8,7 +8,7 @@ namespace {
 
 struct PairProducts : WordProducts {
   static constexpr Index kColumns = 1, kKeyStep = 2;
-  static constexpr bool kSlow = true, kTrims = true, kBegins = true;
+  static constexpr bool kSlow = true, kTrims = true, kBegins = true, kInRegisters = true;
 
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_bf16_pairs(a, b, c); }
 

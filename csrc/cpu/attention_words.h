@@ -9,7 +9,7 @@ namespace roofline::cpu {
 namespace {
 
 struct WordProducts : InLanes {
-  static constexpr bool kRaw = true;
+  static constexpr bool kRaw = true, kInRegisters = false;
   static constexpr Index kNumbers = 2;
 
   static void queries(const Bf16* q, Index rows, Index key_dim, float, float* to, Index width, Index words) {
@@ -44,15 +44,35 @@ struct WordProducts : InLanes {
     return _mm512_scalef_ps(fma(p, f, set1(0.999928067f)), whole);
   }
 
+  // Words of two weights each, rounded half up, as none is negative.
+  ROOFLINE_INLINE Vec words_of(Vec low, Vec high) {
+    alignas(64) static constexpr std::uint16_t kUpperHalves[] = {1,  33, 3,  35, 5,  37, 7,  39, 9,  41, 11, 43, 13, 45, 15, 47,
+                                                                 17, 49, 19, 51, 21, 53, 23, 55, 25, 57, 27, 59, 29, 61, 31, 63};
+    const __m512i half = _mm512_set1_epi32(0x8000);
+    const __m512i lower = _mm512_add_epi32(_mm512_castps_si512(low), half);
+    const __m512i upper = _mm512_add_epi32(_mm512_castps_si512(high), half);
+    return _mm512_castsi512_ps(_mm512_permutex2var_epi16(lower, _mm512_load_si512(kUpperHalves), upper));
+  }
+  // p = words of the weights of a tile's vector z of queries; adds to their sums.
+  template <int Vectors, int Rows>
+  ROOFLINE_INLINE void weigh_tile(const Chunk& chunk, const Keys& keys, int z, const Vec (&scores)[Rows][Vectors], float* p) {
+    const Vec scale = set1(keys.scale), neg_max = load(chunk.neg_max + z * kLanes);
+    Vec sum = load(chunk.sum + z * kLanes);
+#pragma GCC unroll 8
+    for (int row = 0; row < Rows / 2; ++row) {
+      const Vec low = exp2_of_weight(fma(scores[2 * row][z], scale, neg_max));
+      const Vec high = exp2_of_weight(fma(scores[2 * row + 1][z], scale, neg_max));
+      sum = add(sum, add(low, high));
+      store(p + (row * Vectors + z) * kLanes, words_of(low, high));
+    }
+    store(chunk.sum + z * kLanes, sum);
+  }
+
   // s[from / 2, to / 2][width] = words of the weights 2^(s scale - maximum) of two keys each, zeros past the last key; adds to the
-  // sums. Their ends are rounded half up, as no weight is negative. `from` and `to` are even.
+  // sums. `from` and `to` are even.
   template <int Vectors, int First>
   static void weigh_words(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s) {
     const Vec scale = set1(keys.scale);
-    const __m512i half = _mm512_set1_epi32(0x8000);
-    alignas(64) static constexpr std::uint16_t kUpperHalves[] = {1,  33, 3,  35, 5,  37, 7,  39, 9,  41, 11, 43, 13, 45, 15, 47,
-                                                                 17, 49, 19, 51, 21, 53, 23, 55, 25, 57, 27, 59, 29, 61, 31, 63};
-    const __m512i upper_halves = _mm512_load_si512(kUpperHalves);
     Vec sums[Vectors], neg_max[Vectors];
 #pragma GCC unroll 8
     for (int z = First; z < Vectors; ++z) sums[z] = load(chunk.sum + z * kLanes), neg_max[z] = load(chunk.neg_max + z * kLanes);
@@ -64,9 +84,7 @@ struct WordProducts : InLanes {
         if (keys_of_row > 0) low = exp2_of_weight(fma(load(at), scale, neg_max[z]));
         if (keys_of_row > 1) high = exp2_of_weight(fma(load(at + Vectors * kLanes), scale, neg_max[z]));
         sums[z] = add(sums[z], add(low, high));
-        const __m512i lower = _mm512_add_epi32(_mm512_castps_si512(low), half);
-        const __m512i upper = _mm512_add_epi32(_mm512_castps_si512(high), half);
-        store(s + (row * Vectors + z) * kLanes, _mm512_castsi512_ps(_mm512_permutex2var_epi16(lower, upper_halves, upper)));
+        store(s + (row * Vectors + z) * kLanes, words_of(low, high));
       }
     };
     Index row = from / 2;

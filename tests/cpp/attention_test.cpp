@@ -320,6 +320,10 @@ TEST_P(AttentionNaiveTest, GrowingScores) { check(table(), {1, 3, 300, 16, false
 TEST_P(AttentionTiledTest, GrowingScores) {
   check(table(), {1, 3, 300, 16, false, 0, 24, 0.01});
   check(table(), {1, 30, 300, 16, true, 0, 24, 0.01});
+  for (const double growth : {0.0, 0.002, 0.01})  // of whole tiles, whose maximum moves never, late, or within a block
+    for (const bool causal : {false, true})
+      for (const std::int64_t head_dim : {16, 136})
+        check(table(), {1, 100, 500, head_dim, causal, 0, 0, growth * 16 / head_dim});
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, AttentionNaiveTest, testing::ValuesIn(kNaive),
