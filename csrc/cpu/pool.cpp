@@ -164,6 +164,8 @@ void Pool::unpin() {
   pinned_ = false;
 }
 
+bool Pool::in_place() const { return sched_getcpu() == cpus_[0]; }
+
 void Pool::park() { park_.store(true); }
 
 Pool::Snapshot Pool::snapshot() const {

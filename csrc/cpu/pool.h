@@ -63,6 +63,7 @@ class Pool {
 
   void pin();    // the caller to its CPU
   void unpin();  // to where it was allowed before
+  bool in_place() const;  // whether the caller runs on its CPU now, pinned or not
   void park();   // the workers sleep until the next run: before a library with its own threads
 
   void begin_load();
