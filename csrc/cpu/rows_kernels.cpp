@@ -141,13 +141,12 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
     const std::int64_t follow = least(most, rows - row - some);
     const auto found = totals<V, 1, 2>(some, columns, [&](int r) __attribute__((always_inline)) {
       const T* const from = x + (row + r) * columns;
-      return [=, next = from + (r < follow ? step : 0), to = kept(row, r), powers = Powers<T>(top[r]), also = beside(r),
-              ahead = kBeside ? bytes_ahead_of_stores : 0](
+      return [=, next = from + (r < follow ? step : 0), to = kept(row, r), powers = Powers<T>(top[r]), also = beside(r)](
                  auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         const V e = each([&](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(powers(a)); },
                          take<V>(from + i, n, -kInfinity));
         state.sum[0] = plus(state.sum[0], e);
-        if constexpr (NonTemporal) fetch(next + i, n, ahead);
+        if constexpr (NonTemporal) fetch(next + (kBeside ? step : 0) + i, n);
         if constexpr (kBeside) raise(state, next + i, n);
         also(i, n);
         keep(to + i, n, e);  // where what was stored was kept
