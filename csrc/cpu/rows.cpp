@@ -71,7 +71,7 @@ Bound softmax(const ops::Softmax& problem, Device& device) {
   const std::int64_t row_bytes = kept_columns(problem.columns) * std::int64_t{sizeof(float)}, kept_bytes = problem.row_bytes() + row_bytes;
   const bool non_temporal = bypass(device, isa, problem.y, 1, problem.rows * problem.row_bytes()) && kept_bytes <= device.caches().l2_bytes;
   const bool apart = non_temporal || problem.dtype != DType::fp32;
-  const std::int64_t stride = softmax_together(problem.columns) * row_bytes;
+  const std::int64_t stride = whole_pages(softmax_together(problem.columns) * row_bytes);
   const std::int64_t workspace_bytes = apart ? device.threads() * stride : 0;
   const std::shared_ptr<void> scratch = apart ? workspace(device, workspace_bytes) : nullptr;
   const auto run = kernels->softmax[non_temporal];

@@ -28,7 +28,8 @@ inline std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n + si
 // Rows of so many floats begin at whole lines: stores that cross lines wait for each in turn where it is not in the first cache.
 inline std::int64_t whole_lines(std::int64_t floats) { return (floats + 15) / 16 * 16; }
 
-// What threads own starts on a page of its own: neighbours share neither lines nor what is fetched ahead.
-inline std::int64_t whole_pages(std::int64_t size_bytes) { return (size_bytes + 4095) / 4096 * 4096; }
+// What threads own starts on a page of its own, and a page further than its neighbour ends: they share no lines, and Zen 4 fetches
+// ahead beyond the end of a page, which took lines from the other thread.
+inline std::int64_t whole_pages(std::int64_t size_bytes) { return (size_bytes + 4095) / 4096 * 4096 + 4096; }
 
 }  // namespace roofline::cpu
