@@ -187,7 +187,10 @@ ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T
           if constexpr (NonTemporal) fetch(sum + step + i, n);
           give<false>(sum + i, n, value);
         }
-        state.sum[0] = times_plus(value, value, state.sum[0]);
+        if constexpr (Residual)
+          state.sum[0] = times_plus(value, value, state.sum[0]);
+        else
+          state.sum[0] = add_squares(state.sum[0], value, from + i, n);
         also(i, n);
       };
     });

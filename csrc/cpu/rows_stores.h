@@ -59,6 +59,19 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
   plainly(n);
 }
 
+// Two rows of values, one below the other: what both read of a weight is read once.
+template <class V, class T, class One, class Other>
+ROOFLINE_INLINE void write_two(T* y, std::int64_t n, One one, Other other) {
+  const auto both = [&](std::int64_t i, int some) __attribute__((always_inline)) {
+    const auto upper = one(i, some), lower = other(i, some);
+    give<false>(y + i, some, upper), give<false>(y + n + i, some, lower);
+  };
+  std::int64_t i = 0;
+  for (; i + 2 * kStep<V> <= n; i += 2 * kStep<V>) both(i, kStep<V>), both(i + kStep<V>, kStep<V>);
+  for (; i + kStep<V> <= n; i += kStep<V>) both(i, kStep<V>);
+  if (i < n) both(i, static_cast<int>(n - i));
+}
+
 // Non-temporal stores of results, one after the other. Whole: every row is whole cache lines, so each vector is stored at once. Else
 // vectors are written to a ring buffer in L1, and whole lines are stored from there.
 template <bool Whole>
@@ -113,13 +126,16 @@ constexpr auto kNoRest = [] {};
 
 // Passes over blocks of `most` rows. first(row, some, beside, rest): all passes but the last over `some` rows from `row` on; each step
 // (i, n) of the first over the r-th of them calls beside(r)(i, n), and rest() follows it. result(row, r): of the r-th row of the block
-// that begins at `row`, what gives n results from the i-th on, until the next block's rest().
-template <class V, class T, class First, class Result>
+// that begins at `row`, what gives n results from the i-th on, until the next block's rest(). InPairs: rows share weights.
+template <class V, bool InPairs, class T, class First, class Result>
 ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
   for (std::int64_t row = 0; row < rows; row += most) {
     const int some = static_cast<int>(least(most, rows - row));
     first(row, some, kNoneBeside, kNoRest);
-    for (int r = 0; r < some; ++r) write<V, false>(y + (row + r) * columns, columns, result(row, r));
+    int r = 0;
+    for (; InPairs && columns >= 8 * kStep<V> && r + 2 <= some; r += 2)
+      write_two<V>(y + (row + r) * columns, columns, result(row, r), result(row, r + 1));
+    for (; r < some; ++r) write<V, false>(y + (row + r) * columns, columns, result(row, r));
   }
 }
 
@@ -162,7 +178,7 @@ ROOFLINE_INLINE void blocks_in_turn(T* y, std::int64_t most, std::int64_t rows, 
 template <class V, bool NonTemporal, int Streams, class T, class First, class Result>
 ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
   if constexpr (!NonTemporal)
-    in_blocks<V>(y, most, rows, columns, first, result);
+    in_blocks<V, (Streams > 0 && (kManyRegisters || sizeof(T) == 2))>(y, most, rows, columns, first, result);
   else if ((reinterpret_cast<std::uintptr_t>(y) | static_cast<std::uintptr_t>(columns) * sizeof(T)) % kLineBytes == 0)
     blocks_in_turn<V, true, Streams>(y, most, rows, columns, first, result);
   else

@@ -53,6 +53,10 @@ ROOFLINE_INLINE __m512i paired(Vec low, Vec high) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kInTurn), reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
 }
 ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); }
+// sum and the products of 2 kLanes numbers each, by pairs.
+ROOFLINE_INLINE Vec plus_pairs(Vec sum, const Bf16* a, const Bf16* b) {
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(_mm512_loadu_si512(a)), reinterpret_cast<__m512bh>(_mm512_loadu_si512(b)));
+}
 #else
 template <Rounded From>
 ROOFLINE_INLINE __m512i paired(Vec low, Vec high) {

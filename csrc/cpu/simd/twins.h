@@ -94,6 +94,16 @@ ROOFLINE_INLINE V times_plus(V a, V b, V c) {
   return each([](Vec x, Vec y, Vec z) __attribute__((always_inline)) { return fma(x, y, z); }, a, b, c);
 }
 
+// sum and the squares of the n numbers that value came of.
+template <class V, class T>
+ROOFLINE_INLINE V add_squares(V sum, V value, [[maybe_unused]] const T* p, [[maybe_unused]] int n) {
+#if defined(__AVX512BF16__) && !defined(ROOFLINE_SIMDE)  // denormals count as 0, and so do their squares
+  if constexpr (std::is_same_v<V, Twin>)
+    if (n == kStep<Twin>) return {plus_pairs(sum.even, p, p), sum.odd};
+#endif
+  return times_plus(value, value, sum);
+}
+
 ROOFLINE_INLINE Vec sum_of(Vec x) { return x; }
 ROOFLINE_INLINE Vec sum_of(Twin x) { return add(x.even, x.odd); }
 ROOFLINE_INLINE Vec top_of(Vec x) { return x; }
