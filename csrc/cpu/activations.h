@@ -43,7 +43,7 @@ ROOFLINE_INLINE Vec gelu_of(Vec x) {
 // a / (1 + e^-x). e^-x is at most 2^125. For results of 16 bits its reduction need not be exact.
 template <class T>
 ROOFLINE_INLINE Vec times_sigmoid(Vec a, Vec x) {
-  const Vec e = sizeof(T) == sizeof(float) ? exp(min(set1(87.0f), sub(zero(), x)))
+  const Vec e = sizeof(T) == sizeof(float) ? exp<false>(min(set1(87.0f), sub(zero(), x)))
                                            : exp2_or_zero<T>(min(set1(125.0f), mul(x, set1(-1.44269504f))));
   return div(a, add(set1(1.0f), e));
 }
@@ -68,14 +68,15 @@ class GeluBy {
     else
       return Tables.of_fp16;
   }
-  static constexpr int kTerms = std::remove_reference_t<decltype(table())>::kTerms;
+  using Table = std::remove_reference_t<decltype(table())>;
+  static constexpr int kTerms = Table::kTerms, kRegisters = Table::kParts / kLanes;
 
  public:
   __attribute__((always_inline)) GeluBy() {
     most_ = set1(table().most), per_unit_ = set1(table().per_unit);
 #pragma GCC unroll 8
     for (int k = 0; k < kTerms; ++k)
-      for (int half = 0; half < 2; ++half) numbers_[k][half] = load(table().coefficients[k] + half * kLanes);
+      for (int part = 0; part < kRegisters; ++part) numbers_[k][part] = load(table().coefficients[k] + part * kLanes);
   }
   // Instruction by instruction of both halves of a Twin.
   template <class V>
@@ -95,7 +96,7 @@ class GeluBy {
   }
 
  private:
-  Vec most_, per_unit_, numbers_[kTerms][2];
+  Vec most_, per_unit_, numbers_[kTerms][kRegisters];
 };
 template <class T>
 using Gelu = GeluBy<T, gelu_erf_tables>;

@@ -8,9 +8,9 @@ namespace {
 
 // Interpolates f at Chebyshev nodes of each part, and of the first at 0, so that results near 0 keep their digits. What rounding
 // takes from a coefficient goes to the one below, for the middle of the part. The last part is `beyond`.
-template <int Terms, class Function>
-GeluTable<Terms> interpolated(double most, Function f, float beyond) {
-  using Table = GeluTable<Terms>;
+template <int Terms, int Parts, class Function>
+GeluTable<Terms, Parts> interpolated(double most, Function f, float beyond) {
+  using Table = GeluTable<Terms, Parts>;
   Table table = {};
   table.most = static_cast<float>(most), table.per_unit = static_cast<float>((Table::kParts - 1) / most);
   table.coefficients[0][Table::kParts - 1] = beyond;
@@ -38,15 +38,15 @@ GeluTable<Terms> interpolated(double most, Function f, float beyond) {
 // most: of log2 Φ(-a), where all parts but the last are above -126.
 GeluTables tables(double (*tail)(double), double most) {
   const auto g = [=](double a) { return a * tail(a); };
-  return {interpolated<4>(8, g, 0), interpolated<4>(5.85, g, 0),
-          interpolated<5>(most, [=](double a) { return std::log2(tail(a)); }, -std::numeric_limits<float>::infinity())};
+  return {interpolated<4, 32>(8, g, 0), interpolated<4, 32>(5.85, g, 0),
+          interpolated<6, 16>(most, [=](double a) { return std::log2(tail(a)); }, -std::numeric_limits<float>::infinity())};
 }
 
 }  // namespace
 
-const GeluTables gelu_erf_tables = tables([](double a) { return std::erfc(a / std::sqrt(2.0)) / 2; }, 13.15);
+const GeluTables gelu_erf_tables = tables([](double a) { return std::erfc(a / std::sqrt(2.0)) / 2; }, 13.37);
 const GeluTables gelu_tanh_tables = tables([](double a) {
   return 1 / (1 + std::exp(std::sqrt(8 / std::acos(-1)) * (a + 0.044715 * a * a * a)));
-}, 10.16);
+}, 10.34);
 
 }  // namespace roofline::cpu

@@ -97,6 +97,9 @@ ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
   return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, set1(-126.0f), _CMP_NLT_UQ), a, n);  // a NaN stays one
 }
 
+#define ROOFLINE_SCALE2_NORMAL
+ROOFLINE_INLINE Vec scale2_normal(Vec a, Vec n) { return _mm512_scalef_ps(a, n); }  // where that is a normal number
+
 #include "cpu/simd/exp2_polynomial.h"
 
 // 2^x, as near as a result in elements T needs. One instruction gives the fraction of x, and the scale takes the whole number below
@@ -133,8 +136,11 @@ ROOFLINE_INLINE void store_pairs(void* p, Vec low, Vec high) {
   _mm512_storeu_ps(p, _mm512_permutex2var_ps(low, first, high));
   _mm512_storeu_ps(static_cast<Vec*>(p) + 1, _mm512_permutex2var_ps(low, _mm512_add_epi32(first, _mm512_set1_epi32(8)), high));
 }
-// Lane i: that of 32 numbers which the last five bits of lane i of `which` say.
+// Lane i: that of 16 or 32 numbers which the last four or five bits of lane i of `which` say.
 #define ROOFLINE_LOOK_UP
+ROOFLINE_INLINE Vec look_up(const Vec (&numbers)[1], Vec which) {
+  return _mm512_permutexvar_ps(_mm512_castps_si512(which), numbers[0]);
+}
 ROOFLINE_INLINE Vec look_up(const Vec (&numbers)[2], Vec which) {
   return _mm512_permutex2var_ps(numbers[0], _mm512_castps_si512(which), numbers[1]);
 }

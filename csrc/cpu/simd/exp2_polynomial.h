@@ -18,4 +18,7 @@ ROOFLINE_INLINE Vec exp2_polynomial(const float (&terms)[Terms], Vec f) {
   for (int k = Terms - 2; k >= 0; --k) p = fma(p, f, set1(terms[k]));
   return p;
 }
-ROOFLINE_INLINE Vec exp2_polynomial(Vec f) { return exp2_polynomial(kExp2<float>, f); }
+template <class T = float>
+ROOFLINE_INLINE Vec exp2_polynomial(Vec f) {
+  return exp2_polynomial(kExp2<T>, f);
+}

@@ -80,14 +80,20 @@ ROOFLINE_INLINE void narrow_pairs_partial(Bf16* p, int n, Vec low, Vec high) {
 }
 #endif
 
-// e^x for x <= ~88: 2^(x log2 e), the product split so that its rounding does not cost accuracy for large |x|.
+// e^x for x <= ~88: 2^(x log2 e). Multiply-adds take the whole number off the product before it is rounded, so that a large |x|
+// costs no accuracy; the scalar set, which rounds it, has ln 2 in two parts, the first of few bits. ToZero: 0 where that is no normal
+// number, else at least e^-87. In this order a NaN stays one.
+template <bool ToZero = true>
 ROOFLINE_INLINE Vec exp(Vec x) {
-  const Vec log2e = set1(1.44269504f);
-  x = max(set1(-104.0f), x);  // e^-104 is 0 in fp32; far below, the reduction would overflow. In this order a NaN stays one
+  const Vec log2e = set1(1.44269502f);
+  x = max(set1(ToZero ? -104.0f : -87.0f), x);
   const Vec whole = round(mul(x, log2e));
-  // Cody-Waite: ln 2 in two parts, the first with few enough bits that whole * part is exact.
-  const Vec reduced = fma(whole, set1(2.12194440e-4f), fma(whole, set1(-0.693359375f), x));
-  return scale2(exp2_polynomial(mul(reduced, log2e)), whole);
+  const Vec power = exp2_polynomial(kLanes == 1 ? mul(fma(whole, set1(2.12194440e-4f), fma(whole, set1(-0.693359375f), x)), log2e)
+                                                : fma(x, set1(1.92596299e-8f), fma(x, log2e, sub(zero(), whole))));
+#if defined(ROOFLINE_SCALE2_NORMAL)
+  if constexpr (!ToZero) return scale2_normal(power, whole);
+#endif
+  return scale2(power, whole);
 }
 
 // 2^x, flushed to 0 below -126 and saturating above 127.
@@ -100,7 +106,7 @@ ROOFLINE_INLINE Vec exp2(Vec x) {
 #if !defined(ROOFLINE_EXP2_OR_ZERO)
 template <class T>
 ROOFLINE_INLINE Vec exp2_or_zero(Vec x) {
-  return select_less(x, set1(-125.0f), zero(), exp2_bounded(x));
+  return select_less(x, set1(-125.0f), zero(), exp2_bounded<T>(x));
 }
 #endif
 
