@@ -38,12 +38,15 @@ struct ForeignStream {
 };
 
 // One batch: `launches` launches, launch i on set (first + i) mod sets.
+// The caller to its CPU: never (of a callable, whose own threads would inherit the mask), unless it runs there just now, always.
+enum class Pin { never, if_elsewhere, always };
+
 struct Batch {
   const std::vector<std::vector<Launch>>* sets;
   std::int64_t first = 0;
   std::int64_t launches = 1;
   bool flush_each = false;  // what a launch touches leaves the caches before it, outside the clock
-  bool pin = true;          // false for a user's callable, whose own threads would inherit the mask
+  Pin pin = Pin::always;
   bool host_timed =
       false;  // by the host's clock, from an idle device to an idle one: launches that wait, or that work elsewhere too
   ForeignStream* stream = nullptr;  // where the launches go, if not to the device's own

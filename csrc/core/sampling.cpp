@@ -48,7 +48,8 @@ class Batches {
   double run() {
     if (poll_) poll_();
     const Range range(backend_, target_.name);
-    Batch batch{&target_.sets, first_, launches_, target_.flush_each, !target_.callable, target_.host_timed, target_.stream.get()};
+    const Pin pin = target_.callable ? Pin::never : Pin::always;
+    Batch batch{&target_.sets, first_, launches_, target_.flush_each, pin, target_.host_timed, target_.stream.get()};
     batch.entries = target_.entries;
     batch.memory = &target_.memory;
     // A callable may run kernels of ours, on threads of its own too.

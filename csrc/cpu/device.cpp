@@ -263,9 +263,8 @@ double Device::run_batch(const Batch& batch) {
   const auto launch = [&](std::int64_t i) {
     for (const Launch& step : sets[(batch.first + i) % sets.size()]) step(*this);
   };
-  // A user's callable does not hold the turn: the pool, and whom it has pinned, may be another thread's. The system hardly moves
-  // the caller within one launch, and to pin and unpin it takes 4 us.
-  const bool pin = batch.pin && !(batch.launches == 1 && pool_->in_place());
+  // A user's callable does not hold the turn: the pool, and whom it has pinned, may be another thread's.
+  const bool pin = batch.pin == Pin::always || (batch.pin == Pin::if_elsewhere && !pool_->in_place());
   struct Pinned {
     Pool* pool;
     Pinned(Pool& pool, bool pin) : pool(pin ? &pool : nullptr) {
