@@ -49,9 +49,9 @@ TEST_F(OnFakeGpu, ACallableIsTimedByEventsOnItsOwnStreamBehindAGateThere) {
   for (const std::uintptr_t handle : {kTheirs, std::uintptr_t{0}, std::uintptr_t{1}, std::uintptr_t{2}}) {
     ForeignStream theirs{handle};
     const std::string stream = "stream " + std::to_string(handle);
-    device->run_batch({&sets, 0, 1, false, false, false, &theirs});
+    device->run_batch({.sets = &sets, .launches = 1, .pin = Pin::never, .stream = &theirs});
     EXPECT_EQ(told(), (Order{"event 1 on " + stream, "call", "event 2 on " + stream})) << "the first may load code, which waits";
-    EXPECT_NEAR(device->run_batch({&sets, 0, 3, false, false, false, &theirs}), 3e-3, 1e-9);
+    EXPECT_NEAR(device->run_batch({.sets = &sets, .launches = 3, .pin = Pin::never, .stream = &theirs}), 3e-3, 1e-9);
     EXPECT_EQ(told(), (Order{"gate on " + stream, "event 1 on " + stream, "call", "call", "call", "event 2 on " + stream}));
     EXPECT_FALSE(theirs.waits);
   }
@@ -60,7 +60,7 @@ TEST_F(OnFakeGpu, ACallableIsTimedByEventsOnItsOwnStreamBehindAGateThere) {
 TEST_F(OnFakeGpu, ManyCallsAreEnqueuedAFewAtATime) {
   const auto device = cuda::open(0);
   ForeignStream theirs{kTheirs, true};
-  EXPECT_NEAR(device->run_batch({&sets, 0, 40, false, false, false, &theirs}), 40e-3, 1e-6);
+  EXPECT_NEAR(device->run_batch({.sets = &sets, .launches = 40, .pin = Pin::never, .stream = &theirs}), 40e-3, 1e-6);
   EXPECT_EQ(calls, 40);
   const Order all = told();
   EXPECT_EQ(std::count(all.begin(), all.end(), "gate on " + kStream), 3) << "16, 16 and 8";
@@ -71,13 +71,13 @@ TEST_F(OnFakeGpu, ACallThatWaitsIsNotHeldBackAgain) {
   const auto device = cuda::open(0);
   ForeignStream theirs{kTheirs, true};
   fake::runtime().gate_times_out = true;
-  device->run_batch({&sets, 0, 64, false, false, false, &theirs});
+  device->run_batch({.sets = &sets, .launches = 64, .pin = Pin::never, .stream = &theirs});
   EXPECT_EQ(calls, 64) << "every call is made once";
   EXPECT_TRUE(theirs.waits);
   EXPECT_EQ(theirs.chunk, 1);
   const Order first = told();
   EXPECT_EQ(std::count(first.begin(), first.end(), "gate on " + kStream), 3) << "of 16, 4 and 1";
-  device->run_batch({&sets, 0, 1, false, false, false, &theirs});
+  device->run_batch({.sets = &sets, .launches = 1, .pin = Pin::never, .stream = &theirs});
   EXPECT_EQ(told(), (Order{"event 1 on " + kStream, "call", "event 2 on " + kStream}));
   // Our own kernels keep their gate.
   fake::runtime().gate_times_out = false;
@@ -137,14 +137,14 @@ TEST_F(OnFakeGpu, AFailingCallLeavesNoClosedGate) {
   const auto device = cuda::open(0);
   ForeignStream theirs{kTheirs};
   const std::vector<std::vector<Launch>> broken = {{[](Queue&) { throw Error("the callable's own"); }}};
-  EXPECT_THROW(device->run_batch({&broken, 0, 1, false, false, false, &theirs}), Error);
-  EXPECT_NEAR(device->run_batch({&sets, 0, 2, false, false, false, &theirs}), 2e-3, 1e-9);
+  EXPECT_THROW(device->run_batch({.sets = &broken, .launches = 1, .pin = Pin::never, .stream = &theirs}), Error);
+  EXPECT_NEAR(device->run_batch({.sets = &sets, .launches = 2, .pin = Pin::never, .stream = &theirs}), 2e-3, 1e-9);
 }
 
 TEST_F(OnFakeGpu, UnderAProfilerNothingIsHeldBack) {
   const auto device = cuda::open(0);
   device->begin_profile();
-  device->run_batch({&sets, 0, 1, false, true, false, nullptr, false});
+  device->run_batch({.sets = &sets, .gate = false});
   device->end_profile();
   const std::string ours = "stream " + std::to_string(device->stream_handle());
   EXPECT_EQ(told(), (Order{"profile", "event 1 on " + ours, "call", "event 2 on " + ours, "end of profile"}));

@@ -233,14 +233,15 @@ TEST_F(Transfers, HostTimedBatchesTakeTheHostsTimeAndNoGate) {
     fake::runtime().clock_s += 100;  // what events would say
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }}};
-  const double host_s = device->run_batch({&sets, 0, 3, false, true, true});
+  const double host_s = device->run_batch({.sets = &sets, .launches = 3, .host_timed = true});
   EXPECT_EQ(launched, 3);
   EXPECT_GE(host_s, 6e-3);
   EXPECT_LT(host_s, 50);
   EXPECT_EQ(fake::runtime().events, 0) << "no event was needed";
-  EXPECT_NEAR(device->run_batch({&sets, 0, 3, false, true, false}), 300, 1e-3) << "by events";
+  EXPECT_NEAR(device->run_batch({.sets = &sets, .launches = 3}), 300, 1e-3) << "by events";
   launched = 0;
-  EXPECT_GE(device->run_batch({&sets, 0, 2, true, true, true}), 4e-3) << "each launch alone, caches emptied between them";
+  const Batch cold{.sets = &sets, .launches = 2, .flush_each = true, .host_timed = true};
+  EXPECT_GE(device->run_batch(cold), 4e-3) << "each launch alone, caches emptied between them";
   EXPECT_EQ(launched, 2);
 }
 
