@@ -37,10 +37,10 @@ struct ForeignStream {
   std::int64_t chunk = 16;  // calls that are enqueued at once: nobody knows how many launches one makes
 };
 
-// One batch: `launches` launches, launch i on set (first + i) mod sets.
-// The caller to its CPU: never (of a callable, whose own threads would inherit the mask), unless it runs there just now, always.
+// Whether a batch pins its caller to the caller's CPU. Never for a callable, whose own threads would inherit the mask.
 enum class Pin { never, if_elsewhere, always };
 
+// One batch: `launches` launches, launch i on set (first + i) mod sets.
 struct Batch {
   const std::vector<std::vector<Launch>>* sets;
   std::int64_t first = 0;

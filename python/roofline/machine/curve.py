@@ -25,8 +25,6 @@ from .statistics import Summary, summary, summary_of
 
 Floats = NDArray[np.float64]
 
-# Plateaus, plots, tables and checks ask for the same medians again and again.
-
 FLAT = 0.05  # sizes of a plateau lie within this of its value, and its ends within twice this of each other
 LEAST = 3  # sizes that make a plateau
 NOISE = (0.01, 0.05)  # relative: neighbours are never judged finer than the first, and beyond the second nothing is found

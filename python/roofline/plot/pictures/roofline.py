@@ -172,7 +172,7 @@ def short_names(measurements: Sequence[Measurement]) -> list[str]:
     for m, words in zip(measurements, stated, strict=True):
         others = [w for o, w in zip(measurements, stated, strict=True) if o.operator == m.operator]
         kept = [name for name in words if any(o.get(name) != words[name] for o in others)]
-        for name in [*reversed(kept)]:
+        for name in reversed(kept):
             if name != "dtype" and len(_name(m, words, kept)) > NAME_LENGTH:
                 fewer = [each for each in kept if each != name]
                 kept = fewer if _alike(words, others, fewer) == _alike(words, others, kept) else kept
