@@ -513,7 +513,7 @@ def kernel_times(operator: str, variant: str, noise: float = 0.0) -> Machine:
     """Standard problems whose times follow TRUE exactly, but for alternating `noise`."""
     plain, found = machine(), []
     cases = [(True, case.problem) for case in OF_REPORTS if case.problem.name == operator]
-    for index, (cold, problem) in enumerate((*cases, *drawn_for(operator, variant, "fp32", 2))):
+    for index, (cold, problem) in enumerate((*cases, *drawn_for(operator, variant, "fp32", "cpu", 2))):
         p = predict(plain, problem, variant=variant, level="DRAM" if cold else "L2")
         memory_s, rest_s = memory_and_rest_s(p.parts)
         launch_s = (0.1e-6, 0.7e-6, 2e-6)[index % 3]
@@ -557,9 +557,9 @@ def test_even_draws_fill_every_size_and_are_no_points_of_a_report() -> None:
     points = {point.problem for point in default_points(facts, "cpu", machine(), thorough=True)}
     for name in DRAWN:
         variant = list(OPERATORS[name].variants)[-1]
-        cases = drawn_for(name, variant, "fp32", 2)
+        cases = drawn_for(name, variant, "fp32", "cpu", 2)
         assert len(cases) == len({problem for _, problem in cases}) >= 12
-        assert cases == drawn_for(name, variant, "fp32", 2)
+        assert cases == drawn_for(name, variant, "fp32", "cpu", 2)
         assert {cold for cold, _ in cases} == {True, False}
         assert not {problem for _, problem in cases} & points
 

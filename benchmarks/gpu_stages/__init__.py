@@ -10,11 +10,11 @@ from .sass import sass
 # did, and the last what is left.
 STAGES = (
     Stage("environment", "versions, driver, GPU", 10, False, environment),
-    Stage("build", "pip install into a private folder, for this GPU alone", 110, False, build),
-    Stage("ceilings", "roofline measure", 140, True, ceilings, (CEILINGS,)),
-    Stage("tests", "pytest --require-gpu -m gpu", 100, True, tests),
+    Stage("build", "pip install into a private folder, for this GPU alone", 100, False, build),
+    Stage("ceilings", "roofline measure, standard problems of every kernel among it", 220, True, ceilings, (CEILINGS,)),
+    Stage("tests", "pytest --require-gpu -m gpu", 50, True, tests),
     Stage("operators", "operators at size, in turns with PyTorch's", 90, True, operators, (RESULTS, RIVALS)),
-    Stage("sanitizer", "compute-sanitizer memcheck and racecheck, small shapes of every kernel", 50, True, sanitizer),
+    Stage("sanitizer", "compute-sanitizer memcheck and racecheck, small shapes of every kernel", 40, True, sanitizer),
     Stage("sass", "machine code of every kernel against what it must be made of", 15, False, sass),
     Stage("thorough", "roofline measure --thorough: strides, data, curves, knees, long loads", 400, True, thorough, (THOROUGH,)),
 )

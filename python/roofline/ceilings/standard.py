@@ -115,7 +115,7 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings) 
         launch_s=float(f"{parts.get('launch', 0.0):.4g}"),
         memory_s=float(f"{memory_s:.4g}"),
         rest_s=float(f"{rest_s:.4g}"),
-        threads=device.threads,
+        threads=max(device.threads, 1),
         tile=(int(rows), int(columns)),
         status="contended" if seen["contended"] else "ok",
     )

@@ -1,4 +1,4 @@
-"""Standard problems: on them every kernel of a CPU is timed, and shows what it takes beyond what the machine's ceilings say."""
+"""Standard problems: on them every kernel is timed, and shows what it takes beyond what the machine's ceilings say."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ MANY = {
     **dict.fromkeys(("rope", "silu_mul", "gelu", "mla_prefill"), 48),
 }  # fmt: skip
 FEW = 60
+TIMED = {"cpu": 1.0, "cuda": 0.5}  # share of these: a GPU's sets of buffers take longer to fill
 MOST_S, MOST_BYTES = 0.12, 96 * MIB  # longest time and largest tensors of one
 
 
@@ -67,14 +68,14 @@ NAMES = {in_dtype(case.problem, dtype): case.name for case in OF_REPORTS for dty
 
 
 @functools.cache
-def drawn_for(name: str, variant: str, dtype: str, threads: int) -> tuple[tuple[bool, Operator], ...]:
-    """The problems that are drawn for one kernel of a CPU, and whether their operands come from memory."""
-    dtypes = sorted({d for v in OPERATORS[name].variants.values() for d in v.dtypes.get("cpu", ())})
+def drawn_for(name: str, variant: str, dtype: str, backend: str, threads: int) -> tuple[tuple[bool, Operator], ...]:
+    """The problems that are drawn for one kernel, and whether their operands come from memory."""
+    dtypes = sorted({d for v in OPERATORS[name].variants.values() for d in v.dtypes.get(backend, ())})
     found: dict[Operator, bool] = {}
-    for cold, problem in evenly(name, dtype, dtypes.index(dtype)):
-        if problem.suits(variant, "cpu") and runs_within(problem, threads, most_s=MOST_S, most_bytes=MOST_BYTES):
+    for cold, problem in evenly(name, dtype, dtypes.index(dtype), backend):
+        if problem.suits(variant, backend) and runs_within(problem, backend, threads, most_s=MOST_S, most_bytes=MOST_BYTES):
             found.setdefault(problem, cold)
-        if len(found) == MANY.get(name, FEW):
+        if len(found) >= TIMED[backend] * MANY.get(name, FEW):
             break
     return tuple((cold, problem) for problem, cold in found.items())
 
@@ -97,16 +98,17 @@ class Standard(NamedTuple):
 def standard_problems(target: Target, depth: str) -> Iterator[Standard]:
     """Those of reports first, of them the usual variants; then the drawn ones in turn, so that a deadline leaves out no kernel.
 
-    None of what is no CPU.
+    Of a GPU only the drawn ones: reports choose their points by its size.
     """
-    if target.backend != "cpu" or DEEPEST[depth] < PREDICTION:
+    backend = target.backend
+    if DEEPEST[depth] < PREDICTION:
         return
-    of_reports = [in_dtype(case.problem, dtype) for case in OF_REPORTS for dtype in case.dtypes]
+    of_reports = [in_dtype(case.problem, dtype) for case in OF_REPORTS for dtype in case.dtypes] if backend == "cpu" else []
     for usual in (True, False):
         for problem in of_reports:
             for variant in problem.variants:
-                able = problem.suits(variant, "cpu") and not target.missing(problem.name, variant, problem.to_dict()["dtype"])
-                if able and usual == (variant == problem.default_variant("cpu")):
+                able = problem.suits(variant, backend) and not target.missing(problem.name, variant, problem.to_dict()["dtype"])
+                if able and usual == (variant == problem.default_variant(backend)):
                     yield Standard(problem, variant, cold=True)
     if DEEPEST[depth] < FURTHER:
         return
@@ -114,10 +116,10 @@ def standard_problems(target: Target, depth: str) -> Iterator[Standard]:
         (name, variant, dtype)
         for name in DRAWN
         for variant, declared in OPERATORS[name].variants.items()
-        for dtype in declared.dtypes.get("cpu", ())
+        for dtype in declared.dtypes.get(backend, ())
         if not target.missing(name, variant, dtype)
     ]
     for turn in range(max(FEW, *MANY.values())):
         for name, variant, dtype in kernels:
-            for cold, problem in drawn_for(name, variant, dtype, target.threads)[turn : turn + 1]:
+            for cold, problem in drawn_for(name, variant, dtype, backend, target.threads)[turn : turn + 1]:
                 yield Standard(problem, variant, cold)
