@@ -11,7 +11,7 @@ from .sass import sass
 STAGES = (
     Stage("environment", "versions, driver, GPU", 10, False, environment),
     Stage("build", "pip install into a private folder, for this GPU alone", 100, False, build),
-    Stage("ceilings", "roofline measure, standard problems of every kernel among it", 220, True, ceilings, (CEILINGS,)),
+    Stage("ceilings", "roofline measure, standard problems of every kernel among it", 215, True, ceilings, (CEILINGS,)),
     Stage("tests", "pytest --require-gpu -m gpu", 50, True, tests),
     Stage("operators", "operators at size, in turns with PyTorch's", 90, True, operators, (RESULTS, RIVALS)),
     Stage("sanitizer", "compute-sanitizer memcheck and racecheck, small shapes of every kernel", 40, True, sanitizer),
