@@ -632,6 +632,32 @@ def test_large_problems_alone_say_nothing_of_a_start() -> None:
     assert known.caches < 1.34
 
 
+def test_without_a_plan_costs_stand_beside_parts_without_one() -> None:
+    """A kernel pads one query to sixteen lanes. A prediction without its plan does not know that, and the costs make up for it."""
+
+    def parts_s(problem: Operator, lanes: int) -> tuple[float, float]:
+        plan = {"variant": "tiled", "query_lanes": lanes} if lanes > 1 else None
+        return memory_and_rest_s(predict(machine(), problem, variant="tiled", plan=plan).parts)
+
+    problems = [Attention(seq_q=1, seq_kv=keys, kv_heads=heads, heads=heads) for heads in (2, 8) for keys in range(500, 9000, 700)]
+    shown = []
+    for problem in problems:
+        memory_s, rest_s = parts_s(problem, 16)
+        time_s = math.hypot(memory_s, rest_s)
+        shown.append(dataclasses.replace(
+            timed(problem, "tiled", time_s, memory_s=memory_s, rest_s=rest_s), unplanned=parts_s(problem, 1)
+        ))  # fmt: skip
+    held_out = Attention(seq_q=1, seq_kv=3333, kv_heads=4, heads=4)
+    measured_s = math.hypot(*parts_s(held_out, 16))
+    known, plan = knowing(*shown), {"variant": "tiled", "query_lanes": 16}
+    assert predict(known, held_out, plan=plan).time_s == pytest.approx(measured_s, rel=0.05)
+    assert predict(known, held_out, variant="tiled").time_s == pytest.approx(measured_s, rel=0.05)
+    unaware = knowing(*(dataclasses.replace(each, unplanned=None) for each in shown))
+    assert predict(unaware, held_out, variant="tiled").time_s < 0.8 * measured_s
+    again = KernelTime.from_dict(shown[0].to_dict())
+    assert again == shown[0] and again.unplanned != (again.memory_s, again.rest_s)
+
+
 def test_disturbed_standard_problems_leave_predictions_near() -> None:
     exact, noisy = (kernel_times("rms_norm", "fused", noise) for noise in (0.0, 0.1))
     for rows, columns in ((4096, 4096), (4000, 40), (16, 1024)):

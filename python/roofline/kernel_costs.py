@@ -135,14 +135,16 @@ class KernelCosts:
         return SPREAD if self.nearby is None else self.nearby.doubt(features_of(problem, self.tile, memory_s, rest_s, launch_s))
 
 
-def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCosts | None:
+def kernel_costs(machine: Machine, problem: Operator, variant: str, *, planned: bool = True) -> KernelCosts | None:
     """What `machine` knows of the costs of a kernel; None where that kernel was not timed.
+
+    planned: beyond parts that follow from a plan of the kernel, which counts what it pads and packs; else from the problem alone.
 
     Nine numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
     the variant first, and from there of those in the problem's dtype, and of those with as few rows (`Operator.rows_kind`). Of a
     batch of problems (`Operator.many`) its numbers are arrays.
     """
-    timed = _timed(_Same(machine.kernels), problem.name, variant)
+    timed = _timed(_Same(machine.kernels), problem.name, variant, planned)
     if not timed.rows:
         return None
     kind, dtype = problem.rows_kind(), stored(problem)
@@ -161,7 +163,7 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
 
 def timed_alike(machine: Machine, problem: Operator, variant: str) -> bool:
     """Whether `machine` timed this variant on problems with few rows, or with many, as `problem` has."""
-    rows = _timed(_Same(machine.kernels), problem.name, variant).rows
+    rows = _timed(_Same(machine.kernels), problem.name, variant, False).rows
     return any((row.kind > 0) == (problem.rows_kind() > 0) for row in rows)
 
 
@@ -222,20 +224,21 @@ def _together(rows: Sequence[_Row]) -> _Row:
     return _Row(**same, **columns)
 
 
-def _row(timed: KernelTime) -> _Row | None:
+def _row(timed: KernelTime, planned: bool = True) -> _Row | None:
     """None where this package would not make its problem."""
     problem = problem_of(timed.problem)
     if problem is None or timed.variant not in problem.variants:
         return None
     bytes_, written, pages = cold_bytes(problem, timed.cold)
+    stated_s = timed.unplanned if timed.unplanned and not planned else (timed.memory_s, timed.rest_s)
     memory_s, rest_s, loops = of_longest_thread(
-        problem, timed.memory_s, timed.rest_s, variant=timed.variant, threads=timed.threads, width=timed.tile[1]
+        problem, *stated_s, variant=timed.variant, threads=timed.threads, width=timed.tile[1]
     )
     return _Row(
         weight=DISTURBED.get(timed.status, 1.0), time_s=timed.time_s, launch_s=timed.launch_s, memory_s=memory_s, rest_s=rest_s,
         bytes=bytes_, written=written, pages=pages, loops=loops, cold=timed.cold, dtype=stored(problem), kind=problem.rows_kind(),
         products=bool(problem.products()), tile=timed.tile, threads=timed.threads,
-        features=features_of(problem, timed.tile, timed.memory_s, timed.rest_s, timed.launch_s),
+        features=features_of(problem, timed.tile, *stated_s, timed.launch_s),
     )  # fmt: skip
 
 
@@ -323,9 +326,9 @@ class _Same:
 
 
 @functools.lru_cache(maxsize=256)
-def _timed(kernels: _Same, operator: str, variant: str) -> _Timed:
+def _timed(kernels: _Same, operator: str, variant: str, planned: bool) -> _Timed:
     own = (k for k in kernels.held if (k.problem.get("operator"), k.variant) == (operator, variant))
-    return _Timed([row for k in own if (row := _row(k)) is not None])
+    return _Timed([row for k in own if (row := _row(k, planned)) is not None])
 
 
 def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, float]) -> KernelCosts:

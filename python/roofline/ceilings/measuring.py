@@ -241,7 +241,8 @@ class _Run:
 
     def time_kernels(self, shown: Progress, late: Callable[..., bool]) -> None:
         """Every kernel on its standard problems. What cannot run is left out; what a deadline leaves out is counted."""
-        surroundings = Surroundings(self.device, self.machine())
+        # What was timed before an interruption says nothing of the parts of the others.
+        surroundings = Surroundings(self.device, dataclasses.replace(self.machine(), kernels=()))
         todo = [standard for standard in self.standard if standard not in self.kernels]
         many = DEEPEST[self.depth] >= FURTHER  # else too few of a variant to say what one more should take
         for index, standard in enumerate(todo):

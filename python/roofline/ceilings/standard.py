@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from functools import partial
@@ -92,6 +93,11 @@ def _given(problem: Operator) -> dict[str, Any]:
     return {name: value for name, value in problem.to_dict().items() if value != defaults[name]}
 
 
+def _rounded(seconds: float) -> float:
+    """To four digits, which a machine file keeps."""
+    return float(f"{seconds:.4g}")
+
+
 @exclusive
 def kernel_time(device: Device, standard: Standard, surroundings: Surroundings) -> KernelTime:
     """A kernel on a standard problem: checked, then sampled. Raises Unsupported where it cannot run, Error where it is wrong."""
@@ -105,16 +111,19 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings) 
     roofs, seen = surroundings.around(problem, level, partial(timed, prepared, BRIEF))
     parts = from_rates(prepared, surroundings.machine, level)(roofs)["parts"]
     memory_s, rest_s = memory_and_rest_s(parts)
+    bare = dataclasses.replace(prepared, plan={"variant": variant})
+    unplanned = memory_and_rest_s(from_rates(bare, surroundings.machine, level)(roofs)["parts"])
     samples = sorted(seen["samples_s"])
     rows, _, columns = str(prepared.plan.get("tile", "1x1")).partition("x")  # "14x32"
     return KernelTime(
         problem={"operator": problem.name, **_given(problem)},
         variant=variant,
         cold=cold,
-        samples_s=tuple(float(f"{s:.4g}") for s in samples[:: -(-len(samples) // MOST_SAMPLES)]),
-        launch_s=float(f"{parts.get('launch', 0.0):.4g}"),
-        memory_s=float(f"{memory_s:.4g}"),
-        rest_s=float(f"{rest_s:.4g}"),
+        samples_s=tuple(_rounded(s) for s in samples[:: -(-len(samples) // MOST_SAMPLES)]),
+        launch_s=_rounded(parts.get("launch", 0.0)),
+        memory_s=_rounded(memory_s),
+        rest_s=_rounded(rest_s),
+        unplanned=None if unplanned == (memory_s, rest_s) else (_rounded(unplanned[0]), _rounded(unplanned[1])),
         threads=max(device.threads, 1),
         tile=(int(rows), int(columns)),
         status="contended" if seen["contended"] else "ok",

@@ -19,7 +19,8 @@ class KernelTime:
 
     problem: {"operator": name, **fields}; fields at their defaults may be left out. cold: whether its operands came from
     memory. samples_s: seconds of a launch, one per timed batch. launch_s: of its launches alone; memory_s: of its bytes from
-    memory; rest_s: of all else together. tile: rows and columns of the tiles of its products, 1 by 1 where it says nothing of them.
+    memory; rest_s: of all else together. unplanned: memory_s and rest_s as the problem alone says, without the plan of the kernel,
+    where they differ. tile: rows and columns of the tiles of its products, 1 by 1 where it says nothing of them.
 
     Raises:
         Error: for an unknown status, and without samples.
@@ -35,10 +36,13 @@ class KernelTime:
     threads: Whole = 1
     tile: tuple[Whole, Whole] = (1, 1)
     status: Text = "ok"
+    unplanned: tuple[Duration, Duration] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples_s", tuple(self.samples_s))
         object.__setattr__(self, "tile", tuple(self.tile))
+        if self.unplanned is not None:
+            object.__setattr__(self, "unplanned", tuple(self.unplanned))
         if not self.samples_s:
             raise Error(f"a kernel time of {self.problem.get('operator')} {self.variant} has no samples")
         if self.status not in STATUSES:
@@ -50,8 +54,9 @@ class KernelTime:
         return min(self.samples_s)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON form; `tile` and `status` are left out at their defaults."""
-        return {name: value for name, value in json_form(self).items() if (name, value) not in (("tile", [1, 1]), ("status", "ok"))}
+        """JSON form; `tile`, `status` and `unplanned` are left out at their defaults."""
+        defaults = {"tile": [1, 1], "status": "ok", "unplanned": None}
+        return {name: value for name, value in json_form(self).items() if name not in defaults or value != defaults[name]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "kernel time") -> KernelTime:

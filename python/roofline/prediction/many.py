@@ -18,7 +18,7 @@ from ..operators import operator_named
 from ..operators.base import Facts, Operator
 from ..words import arguments_checked
 from .expected import Utilisation
-from .problems import Assumed, expect, facts_of
+from .problems import Assumed, expect, facts_of, planned
 from .rates import moved_bytes
 
 
@@ -104,7 +104,7 @@ def predict_many(
             facts = facts_of(problem, variant, plan)
             roofs, rates, _ = dataclasses.replace(assumed, level=where).rates(machine, problem, facts)
             moved = moved_bytes(problem, facts, caches, roofs.level)
-            kernel = kernel_costs(machine, problem, facts["variant"])
+            kernel = kernel_costs(machine, problem, facts["variant"], planned=planned(plan))
             expected = expect(problem, facts, caches, roofs, rates, moved, kernel)
             answers = {name: roofs.level if name == "level" else getattr(expected, name) for name in _KINDS}
             for name, values in answers.items():

@@ -211,6 +211,11 @@ def _unboxed(x: NDArray[Any]) -> Any:
     return x if x.ndim else x.item()
 
 
+def planned(plan: Facts | None) -> bool:
+    """Whether a plan says more than which variant it is of."""
+    return any(name != "variant" for name in plan or ())
+
+
 def facts_of(problem: Operator, variant: str | None, plan: Facts | None) -> dict[str, Any]:
     """The plan with its variant: the one asked for, else its own, else "": no kernel of ours, see `Operator.traffic`."""
     facts = dict(plan or {})
@@ -286,7 +291,7 @@ def predict_problem(
     roofs, rates, notes = assumed.rates(machine, problem, facts)
     caches = machine.facts if machine.device == "cpu" else {}
     moved = moved_bytes(problem, facts, caches, roofs.level)
-    kernel = kernel_costs(machine, problem, facts["variant"])
+    kernel = kernel_costs(machine, problem, facts["variant"], planned=planned(plan))
     found = expect(problem, facts, caches, roofs, rates, moved, kernel)
     notes = (*notes, *found.notes, *(() if kernel else untimed(machine, problem, facts["variant"])))
     return dataclasses.replace(found, notes=notes, problem=problem, machine=machine.name)
