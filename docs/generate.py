@@ -138,6 +138,21 @@ def predictions_table() -> str:
     return github_table(headers, rows, str)
 
 
+def whole_models_table() -> str:
+    """Predicted against measured times of whole models, by machine (`benchmarks/whole_model`)."""
+    rows = []
+    for path in sorted(RECORDED.glob("*/prediction/model.json")):
+        found = json.loads(path.read_text())
+        title = machine_title(Machine.load(path.parents[1] / "machine.json"))
+        for each in found["passes"]:
+            s = each["summary"]
+            if s["undisturbed"]:
+                times = [f"{fmt_si(s['measured_s'], 's')} [{fmt_si(s['least_s'], 's')}–{fmt_si(s['most_s'], 's')}]"]
+                errors = f"{s['error']:+.1%} [{s['errors'][0]:+.1%}, {s['errors'][1]:+.1%}]"
+                rows.append([title, found["model"], each["phase"], *times, errors, f"{s['undisturbed']} of {s['rounds']}"])
+    return github_table(("machine", "model", "pass", "measured", "error", "undisturbed rounds"), rows, str)
+
+
 def models_table() -> str:
     """Every preset: what it is made of, its parameters, and where its numbers were read."""
     rows = []
@@ -182,6 +197,7 @@ PAGES = {
     MACHINES: {
         "machines": machines_table,
         "predictions": predictions_table,
+        "whole-models": whole_models_table,
         "gpus": functools.partial(machines_table, gpus=True),
         "pytorch": beside_pytorch,
     },

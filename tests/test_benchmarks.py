@@ -24,4 +24,4 @@ def test_help(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 
 def test_every_program_is_found() -> None:
-    assert {"compare_cpu", "gpu_check", "peers_cpu", "prediction", "record"} <= set(PROGRAMS)
+    assert {"compare_cpu", "gpu_check", "peers_cpu", "prediction", "record", "whole_model"} <= set(PROGRAMS)
