@@ -1,5 +1,6 @@
 """Serving: latency, throughput and cost of requests, against sums of single phases and hand-worked prices."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -7,7 +8,9 @@ import pytest
 
 import roofline
 from roofline.errors import Error
-from roofline.transformer import Decode, Prefill, Serving, ServingPrediction, predict_model, preset
+from roofline.machine import KernelTime
+from roofline.prediction import memory_and_rest_s
+from roofline.transformer import Decode, Prefill, Serving, ServingPrediction, TransformerConfig, predict_model, preset
 
 MACHINE = roofline.Machine.from_datasheet("H100 SXM")
 MODEL = preset("Llama-3-8B")
@@ -127,7 +130,30 @@ def test_realistic_is_the_prediction_with_its_defaults_stated() -> None:
 def test_measured_ceilings_need_no_assumption() -> None:
     measured = roofline.Machine.from_peaks("mine", 2e12, bf16=500e12)
     assert roofline.predict(measured, "Llama-3-8B", "decode").realistic_s is not None
-    import dataclasses
-
     own = dataclasses.replace(measured, ceilings=tuple(dataclasses.replace(c, source="measured") for c in measured.ceilings))
     assert roofline.predict(own, "Llama-3-8B", "decode").realistic_s is None
+
+
+def test_realistic_on_a_measured_machine_is_what_its_kernels_take() -> None:
+    """Norms that take 50 µs more than their bytes: 9 of a model with 4 layers (two each, and one before the head)."""
+    peaks = roofline.Machine.from_peaks("mine", 2e12, bf16=500e12, fp32=50e12)
+    machine = dataclasses.replace(peaks, ceilings=tuple(dataclasses.replace(c, source="measured") for c in peaks.ceilings))
+    kernels = []
+    for norm in (roofline.RmsNorm, roofline.ResidualRmsNorm):
+        for rows in range(1, 60):
+            problem = norm(rows=rows, columns=256, dtype="bf16")
+            memory_s, rest_s = memory_and_rest_s(roofline.predict(machine, problem, variant="fused").parts)
+            kernels.append(KernelTime(
+                problem={"operator": norm.name, **problem.to_dict()}, variant="fused", cold=True, launch_s=0.0, memory_s=memory_s,
+                rest_s=rest_s, samples_s=(50e-6 + memory_s,),
+            ))  # fmt: skip
+    known = dataclasses.replace(machine, kernels=tuple(kernels))
+    config = TransformerConfig(name="small", layers=4, d_model=256, heads=4, kv_heads=4, head_dim=64, d_ff=512, vocabulary=1000)
+    for question in ({"phase": "decode", "batch": 4, "seq_kv": 100}, {"phase": "prefill", "seq_q": 40}):
+        found = roofline.predict(known, config, **question)
+        assert roofline.predict(machine, config, **question).realistic_s is None
+        assert found.time_s == roofline.predict(machine, config, **question).time_s
+        assert found.realistic_s - found.time_s == pytest.approx(9 * 50e-6, rel=0.05)
+        assert "realistic: this package's kernels, as timed on this machine" in found.notes
+    served = roofline.predict(known, config, "serving", concurrency=2, seq_q=16, output=8)
+    assert served.realistic.decode_s - served.decode_s == pytest.approx(7 * 9 * 50e-6, rel=0.05)  # 7 steps after the prompt's token

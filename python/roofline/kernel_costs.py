@@ -161,6 +161,11 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str, *, planned: 
     )
 
 
+def is_timed(machine: Machine, problem: Operator, variant: str) -> bool:
+    """Whether there are costs of this kernel; `kernel_costs` finds them, which takes a moment the first time."""
+    return (problem.name, variant) in _names(_Same(machine.kernels))
+
+
 def timed_alike(machine: Machine, problem: Operator, variant: str) -> bool:
     """Whether `machine` timed this variant on problems with few rows, or with many, as `problem` has."""
     rows = _timed(_Same(machine.kernels), problem.name, variant, False).rows
@@ -323,6 +328,11 @@ class _Same:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Same) and self.held is other.held
+
+
+@functools.lru_cache(maxsize=16)
+def _names(kernels: _Same) -> frozenset[tuple[Any, str]]:
+    return frozenset((k.problem.get("operator"), k.variant) for k in kernels.held)
 
 
 @functools.lru_cache(maxsize=256)

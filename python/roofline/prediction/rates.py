@@ -14,7 +14,7 @@ import numpy as np
 
 from ..counts import larger, pick, smaller
 from ..errors import Error
-from ..kernel_costs import kernel_costs
+from ..kernel_costs import is_timed
 from ..machine import LEVELS, MEMORIES, Ceiling, Machine, held_by, own_bytes
 from ..model import Roofs, compute_ceiling, core_ceiling
 from ..operators.base import WORK, Facts, Operator
@@ -166,7 +166,7 @@ def machine_rates(
     parts is known beside parts in the problem's own, and so its work runs at that.
     """
     peak = roofs.compute_flops_per_s
-    if math.isfinite(peak) and kernel_costs(machine, problem, variant) is not None:
+    if math.isfinite(peak) and is_timed(machine, problem, variant):
         peak = compute_ceiling(machine, problem, threads, unit)[0].value
     cores = core_ceiling(machine, problem, threads)
     half = (peak if cores is None else min(cores.value, peak)) / 2

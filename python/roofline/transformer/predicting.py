@@ -34,15 +34,16 @@ REALISTIC_LAUNCH_S, REALISTIC_COLLECTIVE_S = 2e-6, 10e-6
 def realistic(machine: Machine, how: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Options with what is usual in the place of what was not given, and what that is, in plain English; "" where it is nothing.
 
-    Measured ceilings are reached already: they stay.
+    Measured ceilings are reached already: they stay. Where the machine timed kernels, these are what is usual.
     """
     changed, said = dict(how), []
+    counted = how.get("counting", FULL) == FULL
     if all(c.source == "measured" for c in machine.ceilings):
-        return changed, ""
+        kernels = counted and bool(machine.kernels)
+        return {**changed, "kernels": kernels}, "this package's kernels, as timed on this machine" if kernels else ""
     if how.get("utilisation") is None:
         changed["utilisation"] = REALISTIC_SHARES
         said.append(", ".join(f"{100 * share:.0f} % of {name}" for name, share in REALISTIC_SHARES.items()))
-    counted = how.get("counting", FULL) == FULL
     if counted and how.get("launch_s") is None and not any(c.kind == "latency" and not c.level for c in machine.ceilings):
         changed["launch_s"] = REALISTIC_LAUNCH_S
         said.append(f"{fmt_si(REALISTIC_LAUNCH_S, 's')} a launch")
@@ -53,7 +54,7 @@ def realistic(machine: Machine, how: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 
 def _check(options: Options) -> None:
-    for name in ("lm_head", "fused"):
+    for name in ("lm_head", "fused", "kernels"):
         if not isinstance(getattr(options, name), bool):
             raise Error(f"{name} must be True or False, got {shown(getattr(options, name))}")
     require_one_of("counting", options.counting, COUNTINGS)
@@ -176,13 +177,14 @@ def predict_model(
     memory_share: float = 1.0,
     memory_bytes: float | None = None,
     must_fit: bool = True,
+    kernels: bool = False,
 ) -> ModelPrediction:
     """The expected time of `phase` on `machine`: the sum of its calls, one after the other; see `roofline.predict`."""
     require_type("must_fit", must_fit, bool, "True or False")
     options = Options(
         tp=ranks_on(machine, tp, ep), ep=ep, lm_head=lm_head, fused=fused, counting=counting,
         utilisation=utilisation_of(utilisation), overhead_s=overhead_s, launch_s=launch_s, link_bytes_per_s=link_bytes_per_s,
-        link_latency_s=link_latency_s, memory_share=memory_share, memory_bytes=memory_bytes,
+        link_latency_s=link_latency_s, memory_share=memory_share, memory_bytes=memory_bytes, kernels=kernels,
     )  # fmt: skip
     parts, counted = priced(config, phase, machine, options)
     memory = memory_of(

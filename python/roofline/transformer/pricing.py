@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,11 +11,15 @@ from typing import Any
 import numpy as np
 
 from .._repr import values_of
+from ..counts import smaller
+from ..kernel_costs import is_timed, kernel_costs
 from ..machine import Ceiling, Machine
 from ..model import Roofs
+from ..operators import Operator
 from ..prediction import UTILISED, bound_of, longest, predict_problem
 from ..units import LINKS, fmt_si, within
 from .layers import Call
+from .problems import forms
 
 FULL, WEIGHTS_AND_KV = "full", "weights_and_kv"
 COUNTINGS = (FULL, WEIGHTS_AND_KV)
@@ -36,6 +41,7 @@ class Options:
     link_latency_s: float = 0.0
     memory_share: float = 1.0
     memory_bytes: float | None = None
+    kernels: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +107,24 @@ def _product_flops(call: Call) -> int:
     return call.problem.work({"variant": call.variant}).get("product", 0)
 
 
+def _kernel_s(problem: Operator, machine: Machine, options: Options) -> Any:
+    """Expected seconds of the fastest kernel that the machine timed in the problem's dtype; None without one."""
+    kind, found = machine.device.partition(":")[0], []
+    for form in forms(problem):
+        for variant in form.variants:
+            able = is_timed(machine, form, variant) and form.suits(variant, kind)
+            costs = kernel_costs(machine, form, variant, planned=False) if able else None
+            if costs is not None and not costs.replaced:
+                how: dict[str, Any] = {"launch_s": options.launch_s, "utilisation": options.utilisation}
+                found.append(predict_problem(machine, form, variant=variant, **how).time_s)
+    return functools.reduce(smaller, found) if found else None
+
+
 def price(call: Call, machine: Machine, options: Options) -> Part | None:
     """The call's part of the time; None for what `options.counting` leaves out.
 
-    full: the expected time of the problem (`predict_problem`), and link_latency_s more for a collective. weights_and_kv: only the
+    full: the expected time of the problem (`predict_problem`), and link_latency_s more for a collective; with options.kernels that
+    of the fastest kernel which the machine timed, its profile as that of the problem. weights_and_kv: only the
     weights of products and the KV cache move, only products compute, and both overlap perfectly. Several problems at once
     (`Decode.many`) make a part whose numbers are arrays.
     """
@@ -126,6 +146,8 @@ def price(call: Call, machine: Machine, options: Options) -> Part | None:
             **_peaks(roofs, options),
         )  # fmt: skip
     profile, time_s = found.profile, found.time_s
+    if options.kernels and (kernel_s := _kernel_s(problem, machine, options)) is not None:
+        profile, time_s = {roof: seconds * (kernel_s / time_s) for roof, seconds in profile.items()}, kernel_s
     labelled = dict(found.roofs.labels)
     if options.launch_s is not None:
         labelled["launch"] = f"launch {fmt_si(options.launch_s, 's')}, as given"

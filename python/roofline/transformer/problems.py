@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..counts import sizes
@@ -19,6 +21,7 @@ from ..operators import (
     GroupedMatmul,
     LayerNorm,
     LmHead,
+    Matmul,
     MlaDecode,
     MlaPrefill,
     Operator,
@@ -178,6 +181,23 @@ def activation(config: TransformerConfig, rows: int, columns: int) -> Operator:
 
 def embedding(config: TransformerConfig, tokens: int) -> Operator:
     return Embedding(tokens=tokens, vocabulary=config.vocabulary, d_model=config.d_model, dtype=config.weights)
+
+
+def forms(problem: Operator) -> tuple[Operator, ...]:
+    """As what kernels may run it: weights that are not quantized in a plain GEMM, logits in fp32 or in a GEMM; else as it is."""
+    c: Any = problem
+
+    def made(operator: type[Operator], **fields: Any) -> Operator:
+        """Sizes of a batch are float64, and fields are whole numbers."""
+        whole = {name: x.astype(np.int64) if isinstance(x, np.ndarray) else x for name, x in fields.items()}
+        return operator.many(**whole, dtype=c.dtype)
+
+    if isinstance(c, QuantizedMatmul) and c.dtype in Matmul.allowed["dtype"] and np.all(c.weight_bits == known_dtype(c.dtype).bits):
+        return (made(Matmul, rows=c.rows, columns=c.columns, inner=c.inner),)
+    if isinstance(c, LmHead) and c.dtype in Matmul.allowed["dtype"] and c.weight_dtype == c.dtype:
+        logits = made(LmHead, tokens=c.tokens, d_model=c.d_model, vocabulary=c.vocabulary, weight_dtype=c.dtype)
+        return logits, made(Matmul, rows=c.tokens, columns=c.vocabulary, inner=c.d_model)
+    return (problem,)
 
 
 def lm_head(config: TransformerConfig, rows: int, vocabulary: int) -> Operator:
