@@ -115,7 +115,7 @@ def _attention(draw: Draw) -> Fields:
     seq_kv = log_uniform(draw, 64, 32768 if decode else 4096, 64)
     return {
         "batch": draw.choice((1, 1, 2)), "heads": kv_heads * group, "kv_heads": kv_heads, "seq_kv": seq_kv,
-        "seq_q": 1 if decode else seq_kv if draw.random() < 0.6 else log_uniform(draw, 2, seq_kv, 16),
+        "seq_q": 1 if decode else seq_kv if draw.random() < 0.6 else min(log_uniform(draw, 2, seq_kv, 16), seq_kv),
         "head_dim": draw.choice((32, 64, 64, 96, 128, 128)), "causal": not decode and draw.random() < 0.5,
     }  # fmt: skip
 
