@@ -21,7 +21,7 @@ namespace {
 // Into how many ranges the keys are split: `each` for every thread, so that threads end together, as long as a range has two blocks;
 // one for every thread as long as a range has one block.
 std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, std::int64_t each, const Device& device) {
-  const std::int64_t blocks = std::max<std::int64_t>(keys / DecodeKernels<float>::kKeys, 1);
+  const std::int64_t blocks = std::max<std::int64_t>(keys / DecodeKernels<float>::kStep, 1);
   const std::int64_t wanted = parts_of(each * device.threads(), units), least = parts_of(device.threads(), units);
   return std::min(wanted, std::max(blocks / 2, std::min(blocks, least)));
 }
@@ -39,7 +39,7 @@ struct Reading {
   int streams;
   std::int64_t lead_bytes;
 };
-constexpr Reading kReadings[] = {{4, 8 << 10}, {2, 8 << 10}, {4, 16 << 10}, {8, 0}};
+constexpr Reading kReadings[] = {{4, 8 << 10}, {2, 4 << 10}, {4, 16 << 10}, {8, 0}};
 constexpr std::int64_t kToldApart = 8 << 20;  // bytes of keys and values; fewer say little of it
 
 }  // namespace
@@ -97,8 +97,8 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const bool key_panel = lanes_table->gathers_keys(cache, key_dim, rope_dim, pages);
   const bool value_panel = lanes_table->numbers > 1 || cache != Cached::fp32 || pages;
   // Ranges of keys are whole steps, and as long as one another; so are the blocks of a range.
-  const std::int64_t step = in_lanes ? 2 * lanes_table->tile_rows : Kernels::kKeys;
-  const std::int64_t most_block = std::min<std::int64_t>(kv_block_of(task, *lanes_table, device), Kernels::kKeys);
+  const std::int64_t step = in_lanes ? 2 * lanes_table->tile_rows : Kernels::kStep;
+  const std::int64_t most_block = std::min<std::int64_t>(kv_block_of(task, *lanes_table, device), Kernels::kStep);
   const std::int64_t range = parts_of(parts_of(task.keys, step), parts) * step;
   const std::int64_t kv_block = parts_of(parts_of(range, parts_of(range, most_block)), step) * step;
   const std::int64_t numbers =

@@ -57,7 +57,8 @@ struct DecodeParts {
 
 template <class Number>
 struct DecodeKernels {
-  static constexpr int kKeys = 192;     // of a block at most
+  static constexpr int kStep = 192;     // keys that ranges are multiples of
+  static constexpr int kKeys = 768;     // of a block at most
   static constexpr int kMostRows = 64;  // so that queries and results stay in L2
 
   // to[rows, words of columns], a row every `pitch`, = from[rows, columns]. Of fp64 the first alone.

@@ -149,9 +149,10 @@ void score(const Quads& quads, const Block<Element>& block) {
   RowsAhead ahead(block.lead > 0, block.head_dim * Index{sizeof(Element)});
   const Number* keys[kWhole];
   for (Index key = 0; key < block.whole; key += kWhole) {
+    const auto then = block.after_keys(key);
     for (Index i = 0; i < kWhole; ++i) {
       const Element* const k = block.k + block.at[key + i];
-      if (ahead.lines > 0) ahead.rows[i] = reinterpret_cast<const char*>(block.after_key(key + i));
+      if (ahead.lines > 0) ahead.rows[i] = reinterpret_cast<const char*>(then[i]);
       keys[i] = reinterpret_cast<const Number*>(k);
       if (direct) continue;
       Number* const to = quads.panel + i * quads.columns;
@@ -292,9 +293,10 @@ void value(const Quads& quads, const Block<Element>& block, Number* out) {
   const Number* values[kWhole];
   const Element* narrow[kWhole];
   for (Index key = 0; key < block.n; key += kWhole) {
+    const auto then = block.after_values(key);
     for (Index i = 0; i < kWhole; ++i) {
       const Element* const v = block.v + block.at[key + i];
-      if (ahead.lines > 0) ahead.rows[i] = reinterpret_cast<const char*>(key + i < block.n ? block.after_value(key + i) : v);
+      if (ahead.lines > 0) ahead.rows[i] = reinterpret_cast<const char*>(then[i]);
       narrow[i] = v;
       if (once) continue;
       Number* const to = quads.panel + i * head_dim;

@@ -25,6 +25,8 @@ constexpr int kKeys = Kernels::kKeys;
 constexpr int kPitch = kKeys + 4;       // scores of a row: a tile may write up to a vector more behind its last
 constexpr Index kFewKeys = 64;          // of all rows, that are not worth these places
 constexpr Index kRowNumbers = (8 << 10) / sizeof(Number);  // of queries, or results, that stay in L1
+constexpr Index kScores = (12 << 10) / sizeof(Number);     // of a block that stay in L1
+constexpr Index kFetchBytes = 256;  // of a row for each prefetch
 constexpr Index kBlockBytes = 64 << 10;  // keys and values that stay in L2 beside all queries and results
 
 // Numbers in an element: two in a word where instructions multiply pairs of them, of values those of two keys.
@@ -56,11 +58,18 @@ constexpr bool kLongTiles = sizeof(Vec) == 64;
 constexpr Index kValueBytes = 8 << 10;  // of values that more rows, or columns, meet in L1
 // A block is filled up to a multiple of keys that makes whole tiles and whole vectors of scores.
 constexpr int kWhole = kLanes > 8 ? 16 : 24;
-static_assert(kKeys % kWhole == 0);
+static_assert(Kernels::kStep % kWhole == 0 && kKeys % Kernels::kStep == 0);
 
 template <int N>
 struct Size {
   static constexpr int value = N;
+};
+
+template <class Element>
+struct RowsAt {
+  const Element* base;
+  const Index* at;
+  __attribute__((always_inline)) const Element* operator[](Index i) const { return base + at[i]; }
 };
 
 // Keys of a block in the order in which they are taken.
@@ -75,33 +84,29 @@ struct Block {
   Index whole;  // multiple of kWhole
   Index head_dim;
   Index rope_dim;
-  Index lead;            // keys: how far ahead rows are prefetched; 0: not at all
-  const Index* next_at;  // [next_n], of the next block
-  Index next_n;
+  Index lead;            // keys: how far ahead rows are prefetched, in whole steps of kWhole; 0: not at all
+  const Index* next_at;  // [next_n], of what is read next
+  Index next_n;          // multiple of kWhole
   Number scale;          // of products
-  bool last;             // the keys of the range that is taken next lie behind this block's in memory
 
-  // The row to prefetch with a key, and with a value: `lead` rows ahead. V follows the block's keys, and the next keys follow V.
-  __attribute__((always_inline)) const Element* after_key(Index key) const {
-    const Index then = key + lead;
-    return then < n ? k + at[then] : v != k && then - n < n ? v + at[then - n] : k + at[key];
+  // The rows to prefetch with those from a key, or a value, on. V follows the block's keys, and the next keys follow V.
+  __attribute__((always_inline)) RowsAt<Element> after_keys(Index key) const {
+    const Index then = key + lead, behind = then - whole;
+    if (behind >= 0 && (v == k || behind >= whole)) return {k, at + key};
+    return behind < 0 ? RowsAt<Element>{k, at + then} : RowsAt<Element>{v, at + behind};
   }
-  __attribute__((always_inline)) const Element* after_value(Index key) const {
-    const Index then = key + lead;
-    if (last && then >= n) return k + at[n - 1] + (then - n + 1) * head_dim;
-    return then < n ? v + at[then] : then - n < next_n ? k + next_at[then - n] : v + at[key];
+  __attribute__((always_inline)) RowsAt<Element> after_values(Index key) const {
+    const Index then = key + lead, behind = then - whole;
+    if (behind >= 0 && behind >= next_n) return {v, at + key};
+    return behind < 0 ? RowsAt<Element>{v, at + then} : RowsAt<Element>{k, next_at + behind};
   }
 };
 
-// Into L2: lines that wait for memory would fill the few buffers of L1's misses, which bound what a core reads.
+// Into L2: lines that wait for memory would fill the few buffers of L1's misses, which bound what a core reads. The hardware
+// fetches the lines between: prefetches of them all take the buffers of L2's misses from it.
 template <class Element>
-ROOFLINE_INLINE void fetch(const Element* row, Index d) {
-  if (d * static_cast<Index>(sizeof(Element)) % 64 == 0) __builtin_prefetch(row + d, 0, 2);
-}
-// The same for vector z of several that begin a line together.
-template <class Element>
-ROOFLINE_INLINE void fetch_vector(const Element* row, int z) {
-  if (z * kLanes * static_cast<int>(sizeof(Element)) % 64 == 0) __builtin_prefetch(row + z * kLanes, 0, 2);
+ROOFLINE_INLINE void fetch(const Element* row, Index columns) {
+  for (Index d = 0; d < columns; d += kFetchBytes / Index{sizeof(Element)}) __builtin_prefetch(row + d, 0, 2);
 }
 
 // scores[Keys][Rows] of rows of q; up to a vector more is written behind them. Reading: with prefetches, four keys at a time, so
@@ -113,23 +118,23 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
   Vec acc[kSums];
 #pragma GCC unroll 4
   for (int first = 0; first < Keys; first += kTogether) {
+    if constexpr (Reading) {
+      const auto then = block.after_keys(key + first);
+#pragma GCC unroll 16
+      for (int j = 0; j < kTogether; ++j) fetch(then[j], block.head_dim);
+    }
     Vec sums[Rows * kTogether];
 #pragma GCC unroll 16
     for (Vec& one : sums) one = zero();
 #pragma GCC unroll 1
     for (Index part = 0; part < parts; ++part) {
-      const Element *k[kTogether], *then[kTogether];
+      const Element* k[kTogether];
       const Number* const queries = q + part * block.head_dim;
       const Index dim = part ? block.rope_dim : block.head_dim;
 #pragma GCC unroll 16
-      for (int j = 0; j < kTogether; ++j) {
+      for (int j = 0; j < kTogether; ++j)
         k[j] = part ? block.rope + block.rope_at[key + first + j] : block.k + block.at[key + first + j];
-        then[j] = Reading && !part ? block.after_key(key + first + j) : k[j];
-      }
       const auto step = [&](Index d, int n) __attribute__((always_inline)) {
-        if (Reading)
-#pragma GCC unroll 16
-          for (int j = 0; j < kTogether; ++j) fetch(then[j], d);
         if constexpr (Rows < kTogether) {  // the fewer operands wait in registers
           Vec query[Rows];
 #pragma GCC unroll 4
@@ -162,7 +167,6 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
 #pragma GCC unroll 16
           for (int j = 0; j < kTogether; ++j) {
             Vec low, high;
-            if (Reading) fetch(then[j], d);
             load_two(k[j] + d, low, high);
 #pragma GCC unroll 4
             for (int r = 0; r < Rows; ++r)
@@ -241,7 +245,10 @@ template <int Count, class Element>
 ROOFLINE_INLINE void load_values(const Element* const* v, Index at, int n, Vec (&values)[Count]) {
   if constexpr (kNumbers<Element> == 2) {
     const int words = n / 2;
-    const auto row = [&](int i) __attribute__((always_inline)) { return _mm512_castps_si512(get(v[i] + at, words, zero())); };
+    // Else each is loaded for both of its uses, as an operand.
+    const auto row = [&](int i) __attribute__((always_inline)) {
+      return _mm512_castps_si512(in_order(get(v[i] + at, words, zero())));
+    };
     pair_32(row(0), row(1), values[0], values[1]);
   } else if constexpr (Count == 2) {
     load_two(v[0] + at, values[0], values[1]);
@@ -256,19 +263,22 @@ template <int Rows, int Keys, bool Reading, class Element>
 ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, Index key, Index last, Number* out) {
   constexpr int kEach = kNumbers<Element>, kHeld = Keys > 0 ? Keys : 1;  // kEach: keys whose values a word holds
   const Index head_dim = block.head_dim * kEach;
-  const Element *v[kHeld][kEach], *then[kHeld][kEach];
+  const Element* v[kHeld][kEach];
   Vec weight[kHeld][Rows];
   const auto take = [&](Index at, int j) __attribute__((always_inline)) {
 #pragma GCC unroll 2
-    for (int i = 0; i < kEach; ++i) {
-      v[j][i] = block.v + block.at[at + i];
-      then[j][i] = Reading ? block.after_value(at + i) : v[j][i];
-    }
+    for (int i = 0; i < kEach; ++i) v[j][i] = block.v + block.at[at + i];
 #pragma GCC unroll 4
-    for (int r = 0; r < Rows; ++r) weight[j][r] = set1(s[at / kEach * Rows + r]);
+    for (int r = 0; r < Rows; ++r) weight[j][r] = set1(s[static_cast<std::size_t>(at) / kEach * Rows + r]);
+  };
+  const auto read_ahead = [&](Index at, auto size) __attribute__((always_inline)) {
+    const auto then = block.after_values(at);
+#pragma GCC unroll 8
+    for (int i = 0; i < decltype(size)::value; ++i) fetch(then[i], block.head_dim);
   };
 #pragma GCC unroll 8
   for (int j = 0; j < Keys; ++j) take(key + j, j);
+  if constexpr (Reading && Keys > 0) read_ahead(key, Size<Keys>{});
   const auto columns = [&](Index d, auto size, int n) __attribute__((always_inline)) {
     constexpr int kVectors = decltype(size)::value, kLoaded = kEach == 2 || (sizeof(Element) == 1 && kVectors > 1) ? 2 : 1;
     const auto lanes = [n](int z, int vectors) __attribute__((always_inline)) {
@@ -284,8 +294,6 @@ ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, In
       for (int z = 0; z < kVectors; z += kLoaded) {
         Vec values[kLoaded];
         load_values(v[j], (d + z * kLanes) / kEach, lanes(z, kLoaded), values);
-#pragma GCC unroll 2
-        for (int i = 0; i < (Reading ? kEach : 0); ++i) fetch_vector(then[j][i] + d / kEach, z / kEach);
 #pragma GCC unroll 4
         for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
@@ -296,7 +304,17 @@ ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, In
 #pragma GCC unroll 8
       for (int j = 0; j < Keys; ++j) add_values(j);
     else
-      for (Index at = key; at < last; at += kEach) take(at, 0), add_values(0);
+      for (Index at = key; at < last; at += kEach) {
+        take(at, 0);
+        if (Reading && d == 0) {
+          read_ahead(at, Size<kEach>{});
+#pragma GCC unroll 2
+          for (int i = 0; i < kEach; ++i)  // in order, for the columns that follow
+            for (Index rest = kVectors * kLanes / kEach; rest < block.head_dim; rest += 64 / Index{sizeof(Element)})
+              __builtin_prefetch(v[0][i] + rest);
+        }
+        add_values(0);
+      }
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 8

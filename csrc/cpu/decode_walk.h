@@ -95,7 +95,10 @@ template <class Element>
   // Where rows do not fit in L1 together, a block meets them in turn, and should stay in L2.
   const Index key_bytes = static_cast<Index>(sizeof(Element)) * (head_dim + rope_dim + (part.v == part.k ? 0 : head_dim));
   const bool again = rows * (head_dim + rope_dim) > kRowNumbers;
-  const Index keys = again ? most(least(kKeys, kBlockBytes / key_bytes / kWhole * kWhole), kWhole) : kKeys;
+  // Else a block is as long as its scores leave room in L1: from keys to values and back, memory waits for weights, and the
+  // hardware's prefetchers begin anew.
+  const Index most_keys = again ? kBlockBytes / key_bytes : most(kScores / rows / Kernels::kStep * Kernels::kStep, Kernels::kStep);
+  const Index keys = most(least(most_keys / kWhole * kWhole, again || part.v == part.k ? Kernels::kStep : kKeys), kWhole);
   const auto n_at = [&](Index begin) { return most(least(keys, all - begin), 0); };
   const auto place = [&](Index begin, Index* at, const Index* before) {
     const Index n = n_at(begin), whole = (n + kWhole - 1) / kWhole * kWhole;
@@ -121,7 +124,8 @@ template <class Element>
     const Seen seen = seen_by(part, row);
     return {most(0, seen.first - first - begin), least(n, seen.last - first - begin)};
   };
-  const Index lead = part.lead_bytes ? most(part.lead_bytes / (head_dim * static_cast<Index>(sizeof(Element))), 1) : 0;
+  const Index lead_keys = part.lead_bytes / (head_dim * static_cast<Index>(sizeof(Element)));
+  const Index lead = part.lead_bytes ? most(least((lead_keys + kWhole - 1) / kWhole * kWhole, keys), kWhole) : 0;
   if (all <= 0) return;
   place(0, places, nullptr);
 #if defined(ROOFLINE_QUADS)
@@ -139,9 +143,11 @@ template <class Element>
     const Index weighed = (n + kLanes - 1) / kLanes * kLanes;  // whole vectors, whatever the rows of a group
     Index *const at = places + turn * 2 * kKeys, *const next_at = places + (1 - turn) * 2 * kKeys;
     if (next_n > 0) place(begin + keys, next_at, at);
+    const bool behind = next_n == 0 && part.pages == nullptr;  // lie the keys of the range that is taken next
+    for (Index i = 0; i < (behind ? lead : 0); ++i) next_at[i] = at[n - 1] + (i + 1) * head_dim;
     const Block<Element> block = {static_cast<const Element*>(part.k), static_cast<const Element*>(part.v), static_cast<const Element*>(part.rope),
-                                  at, at + kKeys, n, whole, head_dim, rope_dim, lead, next_at, next_n, part.scale,
-                                  next_n == 0 && part.pages == nullptr};
+                                  at, at + kKeys, n, whole, head_dim, rope_dim, lead, next_at,
+                                  behind ? lead : (next_n + kWhole - 1) / kWhole * kWhole, part.scale};
 #if defined(ROOFLINE_QUADS)
     if (in_quads(part)) {
       Seen seen[Kernels::kMostRows];

@@ -32,13 +32,13 @@ const std::vector<Tested<DecodeKernels<float>>> kTested = {
 #endif
 };
 const std::vector<Tested<DecodeKernels<double>>> kDoubles = {ROOFLINE_TESTED(decode_doubles)};
-constexpr std::int64_t kKeys = DecodeKernels<float>::kKeys;
+constexpr std::int64_t kStep = DecodeKernels<float>::kStep;
 
 template <class Number, class T, class K>
 void run(const DecodeKernels<Number>& table, const Shape& shape, Tensors<T, K>& tensors) {
   using Kernels = DecodeKernels<Number>;
   const std::int64_t rows = shape.rows(), whole = Kernels::whole(rows), head_dim = shape.head_dim, key_dim = shape.key_dim();
-  const std::int64_t parts = std::max<std::int64_t>(shape.ranges, 1), blocks = (shape.seq_kv + kKeys - 1) / kKeys;
+  const std::int64_t parts = std::max<std::int64_t>(shape.ranges, 1), blocks = (shape.seq_kv + kStep - 1) / kStep;
   const std::int64_t key_words = key_dim / table.numbers;
   Guarded<Number> queries(whole * key_words), workspace(Kernels::workspace_numbers(rows, key_dim));
   Guarded<Number> out(parts * whole * head_dim), tops(parts * whole, 2), sums(parts * whole, 4);
@@ -57,7 +57,7 @@ void run(const DecodeKernels<Number>& table, const Shape& shape, Tensors<T, K>& 
         .q = queries.data(), .k = tensors.k.data(), .v = tensors.values.data(), .rope = tensors.rope.data(),
         .workspace = workspace.data(), .out = out.data() + part * whole * head_dim, .top = tops.data() + part * whole,
         .sum = sums.data() + part * whole, .rows = rows, .head_dim = head_dim, .rope_dim = shape.rope_dim,
-        .first = blocks * part / parts * kKeys, .last = std::min(blocks * (part + 1) / parts * kKeys, shape.seq_kv),
+        .first = blocks * part / parts * kStep, .last = std::min(blocks * (part + 1) / parts * kStep, shape.seq_kv),
         .first_row = 0, .seq_q = shape.seq_q, .visible = shape.visible(0), .growth = shape.causal ? 1 : 0,
         .window = shape.window ? shape.window : shape.seq_kv,
         .scale = static_cast<Number>(1.4426950408889634 * shape.scale()) * unit,
@@ -167,7 +167,7 @@ TEST_P(DecodeTest, MasksAndRangesThatSomeRowsDoNotSee) {
   for (const std::int64_t queries : {2, 5, 8}) {
     check({.group = 1, .seq_q = queries, .seq_kv = queries, .head_dim = 24, .causal = true});
     // The last range is one key, which the last query alone sees.
-    check({.group = 3, .seq_q = queries, .seq_kv = kKeys + 1, .head_dim = 24, .causal = true, .ranges = 2});
+    check({.group = 3, .seq_q = queries, .seq_kv = kStep + 1, .head_dim = 24, .causal = true, .ranges = 2});
     check({.group = 2, .seq_q = queries, .seq_kv = 900, .head_dim = 80, .causal = true, .ranges = 3});
   }
 }
@@ -207,7 +207,7 @@ TEST_P(DecodeTest, MoreColumnsOfTheKeysAndMoreRowsThanTheCacheHolds) {
 
 TEST_P(DecodeTest, KeysThatAreTheValuesToo) {
   for (const std::int64_t group : {1, 2, 4, 8}) {
-    const Shape shape = {.group = group, .seq_q = 1, .seq_kv = 3 * kKeys + 7, .head_dim = 200, .rope_dim = 24, .ranges = 2,
+    const Shape shape = {.group = group, .seq_q = 1, .seq_kv = 3 * kStep + 7, .head_dim = 200, .rope_dim = 24, .ranges = 2,
                          .shared = true};
     check(shape);
     check_of<float, Bf16>(table(), shape);
@@ -216,7 +216,7 @@ TEST_P(DecodeTest, KeysThatAreTheValuesToo) {
 
 TEST_P(DecodeTest, ManyRanges) {
   for (const std::int64_t ranges : {2, 3, 8})
-    check({.group = 4, .seq_q = 1, .seq_kv = 8 * kKeys + 5, .head_dim = 72, .ranges = ranges});
+    check({.group = 4, .seq_q = 1, .seq_kv = 8 * kStep + 5, .head_dim = 72, .ranges = ranges});
 }
 
 TEST_P(DecodeTest, GrowingScores) {
@@ -254,7 +254,7 @@ TEST_P(DecodeDoublesTest, MasksWindowsCapsSinksPagesAndRanges) {
       for (const std::int64_t queries : {1, 4, 8})
         check({.group = 3, .seq_q = queries, .seq_kv = 700, .head_dim = 24, .causal = true, .rope_dim = queries == 8 ? 5 : 0,
                .window = window, .page_size = window ? 16 : 0, .sinks = queries == 4, .softcap = cap, .ranges = 3});
-  check({.group = 4, .seq_q = 1, .seq_kv = 8 * kKeys + 5, .head_dim = 72, .ranges = 8});
+  check({.group = 4, .seq_q = 1, .seq_kv = 8 * kStep + 5, .head_dim = 72, .ranges = 8});
   check({.group = 1, .seq_q = 1, .seq_kv = 1000, .head_dim = 64, .growth = 0.002, .ranges = 2});
 }
 
