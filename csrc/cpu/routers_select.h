@@ -42,7 +42,6 @@ constexpr Exchanges sorting_bitonic(int n) {
 }
 
 typedef std::int32_t Words __attribute__((vector_size(sizeof(Vec))));
-typedef float Floats __attribute__((vector_size(sizeof(Vec))));  // Vec, with the compiler's comparisons
 ROOFLINE_INLINE Words words(Vec x) { return __builtin_bit_cast(Words, x); }
 ROOFLINE_INLINE Vec bits(Words x) { return __builtin_bit_cast(Vec, x); }
 ROOFLINE_INLINE Words each_word(std::int32_t x) { return Words{} + x; }
