@@ -179,34 +179,63 @@ float sum_of_powers(const float* scores, std::int64_t experts, std::int32_t kept
 struct Group {
   std::int64_t first;
   int tokens;
+  bool positive;  // whether the chosen scores were in the group before
   float divisors[kLanes];  // of what becomes of the chosen; what their sum is added to where weights are renormalised
 };
 
-// Rows of n words, one below the other, whose i-th words are those of column i.
-ROOFLINE_INLINE void store_rows(const float (*columns)[kLanes], std::int64_t n, int rows, void* to) {
-  // Whole vectors where there is room: what is too much is written over by what is written next.
-  for (std::int64_t i = (n - 1) / kLanes * kLanes; i >= 0; i -= kLanes) {
-    Vec square[kLanes];
+// Vectors of `Words` of a row of n words, from its i-th on, of rows one below the other of which `below` begin with it. Whole where
+// there is room: what is too much is written over by what is written next.
+template <int Words>
+ROOFLINE_INLINE void store_words_of(float* to, const float* from, std::int64_t i, std::int64_t n, std::int64_t below) {
+  if (const std::int64_t room = below * n - i; room >= Words)
+    __builtin_memcpy(to + i, from, Words * sizeof(float));
+  else
+    __builtin_memcpy(to + i, from, static_cast<std::size_t>(least(room, n - i)) * sizeof(float));
+}
+// Two tables of rows of n words, one below the other, whose i-th words are those of column i. Few of both are transposed at once.
+ROOFLINE_INLINE void store_rows(const float* columns, const float* others, std::int64_t n, int rows, float* to, float* to_others) {
+  constexpr int kHalf = kLanes > 1 ? kLanes / 2 : 1;
+  const auto pass = [&](const float* low, const float* high, float* to_low, float* to_high) __attribute__((always_inline)) {
+    for (std::int64_t i = (n - 1) / kLanes * kLanes; i >= 0; i -= kLanes) {
+      Vec square[kLanes];
 #pragma GCC unroll 16
-    for (int k = 0; k < kLanes; ++k) square[k] = load(columns[least(i + k, n - 1)]);
-    transpose(square);
-    for (int t = 0; t < rows; ++t) {
-      char* const row = static_cast<char*>(to) + (t * n + i) * std::int64_t{sizeof(float)};
-      if (const std::int64_t room = (rows - t) * n - i; room >= kLanes)
-        __builtin_memcpy(row, &square[t], sizeof(Vec));
-      else
-        __builtin_memcpy(row, &square[t], static_cast<std::size_t>(least(room, n - i)) * sizeof(float));
+      for (int k = 0; k < kLanes; ++k)
+        square[k] = load((k < kHalf || !high ? low : high) + least(i + (high ? k % kHalf : k), n - 1) * kLanes);
+      transpose(square);
+      for (int t = 0; t < rows; ++t) {
+        const float* const row = reinterpret_cast<const float*>(&square[t]);
+        if (high) {
+          store_words_of<kHalf>(to_low + t * n, row, 0, n, rows - t);
+          store_words_of<kHalf>(to_high + t * n, row + kHalf, 0, n, rows - t);
+        } else {
+          store_words_of<kLanes>(to_low + t * n, row, i, n, rows - t);
+        }
+      }
     }
+  };
+  if (kLanes > 1 && n <= kHalf)
+    pass(columns, others, to, to_others);
+  else
+    pass(columns, nullptr, to, nullptr), pass(others, nullptr, to_others, nullptr);
+}
+
+// Whether a token's experts are those of its largest scores, in order: as many as are not chosen are less than the last, which is
+// more than `lowest`. Or, on a tie, the earlier experts.
+bool are_right(const float* scores, std::int64_t vectors, const float* found, std::int64_t chosen, float lowest) {
+  float last = kInfinity;
+  std::int32_t last_expert = -1;
+  for (std::int64_t i = 0; i < chosen; ++i) {
+    const auto expert = __builtin_bit_cast(std::int32_t, found[i * kLanes]);
+    const float score = scores[expert];
+    if (!(score < last || (score == last && expert > last_expert))) return false;
+    last = score, last_expert = expert;
   }
+  std::int64_t below = 0;
+  for (std::int64_t v = 0; v < vectors; ++v) below += __builtin_popcount(bits_less(load(scores + v * kLanes), set1(last)));
+  return last > lowest && below == vectors * kLanes - chosen;
 }
 
-// Whether before comes before after: larger or, on a tie, the one of the earlier expert.
-ROOFLINE_INLINE Words comes_before(Vec before, Words before_expert, Vec after, Words after_expert) {
-  const Floats x = __builtin_bit_cast(Floats, before), y = __builtin_bit_cast(Floats, after);
-  return (x > y) | ((x == y) & (before_expert < after_expert));
-}
-
-// Tokens by sorting networks: picked, divisors and numbers are right of those whose bits are returned.
+// Tokens by sorting networks: picked, divisors and found are right of those whose bits are returned.
 template <class T, bool Biased>
 ROOFLINE_INLINE std::uint32_t choose_together(const TopkPart& part, const Places& places, Group& group) {
   constexpr bool kExact = sizeof(T) == 2 && !Biased;  // fp32 has bits to spare
@@ -230,66 +259,63 @@ ROOFLINE_INLINE std::uint32_t choose_together(const TopkPart& part, const Places
     score<T, Biased, kExact>(part, logits + t * experts, -kMostFinite, padded, places.mask, part.scores + t * row);
   }
 
-  float ordered[TopkPart::kMostChosen][kLanes];
+  float ordered[TopkPart::kMostChosen + 1][kLanes];
   const auto by = [&](auto* few, auto* some, auto* many) __attribute__((always_inline)) {
-    (chosen <= 4 ? few : chosen <= 8 ? some : many)(scores, row, group.tokens, experts, places, ahead, ordered);
+    return (chosen <= 4 ? few : chosen <= 8 ? some : many)(scores, row, group.tokens, experts, places, ahead, ordered);
   };
-  if (columns == 1)
-    by(select<kExact, 1, 4>, select<kExact, 1, 8>, select<kExact, 1, 16>);
-  else
-    by(select<kExact, kColumn<4>, 4>, select<kExact, kColumn<8>, 8>, select<kExact, kColumn<16>, 16>);
+  const auto in_order = [&](auto positive) __attribute__((always_inline)) {
+    constexpr bool kP = decltype(positive)::value;
+    if (columns == 1) return by(select<kExact, kP, 1, 4>, select<kExact, kP, 1, 8>, select<kExact, kP, 1, 16>);
+    return by(select<kExact, kP, kColumn<4>, 4>, select<kExact, kP, kColumn<8>, 8>, select<kExact, kP, kColumn<16>, 16>);
+  };
+  const auto positive = [&] { return bits_less(zero(), load(ordered[chosen - 1])) == (1u << kLanes) - 1; };
+  const bool probably = kMinPositive && group.positive;
+  Vec squares = probably ? in_order(std::bool_constant<kMinPositive>{}) : zero();
+  if (!probably || !positive()) squares = in_order(std::false_type{});
+  group.positive = positive();
 
-  float numbers[TopkPart::kMostChosen][kLanes];  // of experts, their bits
-  const Words token = first_words(), of_row = (token < group.tokens ? token : 0) * static_cast<std::int32_t>(row);
-  Vec before = set1(kInfinity);
-  Words right = Words{} - 1, expert_before = right;
+  // The order is sure where scores differ in more than the bits that gave way to places.
+  const auto score_of = [&](Vec key) __attribute__((always_inline)) { return kExact ? key : bits(words(key) & ~places.mask); };
+  constexpr float kLowest = kExact ? kMasked : -kInfinity;
+  Vec last = set1(kInfinity);
+  std::uint32_t right = poison_of(squares) == 0 ? (1u << group.tokens) - 1 : 0;
   for (std::int64_t i = 0; i < chosen; ++i) {
     ahead.fetch_some();
-    const Vec key = load(ordered[i]);
+    const Vec key = load(ordered[i]), score = score_of(key);
     Words expert = ~words(key);
     if constexpr (kExact) expert ^= words(key) >> 31;
     expert &= places.mask;
-    expert = expert < static_cast<std::int32_t>(experts) ? expert : 0;
-    store(numbers[i], bits(expert));
-    const Words at = of_row + expert;
-    const Vec score = kExact ? key : gather(scores, bits(at));
-    store(part.picked + i * kLanes, kExact ? bits(words(key) & ~places.mask) : score);
-    right &= comes_before(before, expert_before, score, expert);
-    before = score, expert_before = expert;
+    store(part.found + i * kLanes, bits(expert < static_cast<std::int32_t>(experts) ? expert : 0));
+    if constexpr (kExact) store(part.picked + i * kLanes, bits(words(key) & ~places.mask));
+    right &= bits_less(score, last);
+    last = score;
   }
-  if constexpr (kExact) right &= __builtin_bit_cast(Floats, before) > kMasked;  // elsewhere the order of places says so
-  if constexpr (Biased) {  // the chosen go through an exponential again: all sigmoids would take as much of L1 as the scores
+  right &= bits_less(set1(kLowest), last);
+  for (std::int64_t i = chosen, lists = chosen <= 4 ? 4 : chosen <= 8 ? 8 : 16; i <= lists; ++i)
+    right &= bits_less(score_of(load(ordered[i])), last);
+  if constexpr (std::is_same_v<T, float>) {
+    const Words token = first_words(), of_row = (token < group.tokens ? token : 0) * static_cast<std::int32_t>(experts);
+    for (std::int64_t i = 0; i < chosen * kLanes; i += kLanes)
+      store(part.picked + i, gather(logits, bits(words(load(part.found + i)) + of_row)));
+  } else if constexpr (!kExact) {
     T picked[TopkPart::kMostChosen][kLanes];
-    for (std::int64_t i = 0; i < chosen; ++i)
-      for (int t = 0; t < kLanes; ++t)
-        picked[i][t] = logits[(t < group.tokens ? t : 0) * experts + __builtin_bit_cast(std::int32_t, numbers[i][t])];
+    for (int t = 0; t < kLanes; ++t) {
+      const T* const from = logits + (t < group.tokens ? t : 0) * experts;
+      for (std::int64_t i = 0; i < chosen; ++i) picked[i][t] = from[__builtin_bit_cast(std::int32_t, part.found[i * kLanes + t])];
+    }
     for (std::int64_t i = 0; i < chosen; ++i) store(part.picked + i * kLanes, load(picked[i]));
   }
-  store_rows(numbers, chosen, group.tokens, part.numbers + group.first * chosen);
 
-  // As many scores have to be less than the last of the chosen as are not chosen.
-  float least_chosen[kLanes];
-  std::int32_t in_order[kLanes];
-  store(least_chosen, before), store_words(in_order, right);
-  constexpr int kAtOnce = 4;
-  const std::int64_t vectors = padded / kLanes;
-  std::uint32_t all = 0;
   for (int t = 0; t < group.tokens; ++t) {
     ahead.fetch_some();
     __builtin_prefetch(part.numbers + (group.first + 2 * kLanes + t) * chosen, 1);
     __builtin_prefetch(part.weights + (group.first + 2 * kLanes + t) * chosen, 1);
-    const Vec reach = set1(least_chosen[t]);
-    const auto count = [&](std::int64_t v) __attribute__((always_inline)) {
-      return __builtin_popcount(bits_less(load(scores + t * row + v * kLanes), reach));
-    };
-    std::int64_t below = vectors == 1 ? count(0) : 0;
-    for (std::int64_t v = 0; v + kAtOnce <= vectors; v += kAtOnce) below += count(v) + count(v + 1) + count(v + 2) + count(v + 3);
-    all |= static_cast<std::uint32_t>(in_order[t] && below == vectors * kLanes - chosen) << t;
+    if (!(right >> t & 1) && are_right(scores + t * row, padded / kLanes, part.found + t, chosen, kLowest)) right |= 1u << t;
     group.divisors[t] = part.renormalise ? 0.0f
                         : part.sigmoid   ? 1.0f
                                          : sum_of_powers(scores + t * row, experts, kExact ? ~places.mask : -1, part.picked[t]);
   }
-  return all;
+  return right;
 }
 
 // A token by itself, of any number of experts.
@@ -317,32 +343,31 @@ void choose_alone(const TopkPart& part, Group& group, int t) {
     put_in_order(part.candidates, found.count, part.ordered);
   }
   const std::int64_t count = least(found.count, chosen);
-  std::int32_t* const numbers = part.numbers + (group.first + t) * chosen;
   for (std::int64_t i = 0; i < chosen; ++i) {
-    numbers[i] = i < count ? expert_of(part.ordered[i]) : -1;
+    const std::int32_t expert = i < count ? expert_of(part.ordered[i]) : -1;
     float lanes[kLanes];
-    store(lanes, i < count ? get(logits + numbers[i], 1, zero()) : set1(__builtin_nanf("")));
-    part.picked[i * kLanes + t] = lanes[0];
+    store(lanes, i < count ? get(logits + expert, 1, zero()) : set1(__builtin_nanf("")));
+    part.picked[i * kLanes + t] = lanes[0], part.found[i * kLanes + t] = __builtin_bit_cast(float, expert);
   }
   group.divisors[t] = part.renormalise ? (part.sigmoid ? 0.0f : found.poison)
                       : part.sigmoid   ? 1.0f
                                        : sum_of_powers(scores, experts, -1, part.picked[t]);
 }
 
-// The picked numbers of a group's tokens become their weights.
+// The picked numbers of a group's tokens become their weights, which are written with their experts.
 ROOFLINE_INLINE void weigh(const TopkPart& part, const Group& group) {
-  auto* const picked = reinterpret_cast<float(*)[kLanes]>(part.picked);
-  const std::int64_t chosen = part.chosen;
-  const Vec top = load(picked[0]);
+  float *const begin = part.picked, *const end = begin + part.chosen * kLanes;
+  const Vec top = load(begin);
   Vec divisor = load(group.divisors);
-  for (std::int64_t i = 0; i < chosen; ++i) {
-    const Vec x = load(picked[i]), y = part.sigmoid ? sigmoid(x) : exp(sub(x, top));
-    store(picked[i], y);
+  for (float* at = begin; at < end; at += kLanes) {
+    const Vec x = load(at), y = part.sigmoid ? sigmoid(x) : exp(sub(x, top));
+    store(at, y);
     if (part.renormalise) divisor = add(divisor, y);
   }
   const Vec factor = div(set1(1.0f), divisor);
-  for (std::int64_t i = 0; i < chosen; ++i) store(picked[i], mul(load(picked[i]), factor));
-  store_rows(picked, chosen, group.tokens, part.weights + group.first * chosen);
+  for (float* at = begin; at < end; at += kLanes) store(at, mul(load(at), factor));
+  const std::int64_t first = group.first * part.chosen;
+  store_rows(begin, part.found, part.chosen, group.tokens, part.weights + first, reinterpret_cast<float*>(part.numbers + first));
 }
 
 template <class T, bool Biased>
@@ -351,6 +376,7 @@ void topk(const TopkPart& part) {
   const bool together = part.experts <= kMost && TopkPart::together(part.experts, part.chosen);
   const Places places(together ? part.experts : 0);
   Group group{};
+  group.positive = true;
   for (; group.first < part.tokens; group.first += group.tokens) {
     group.tokens = static_cast<int>(least(kLanes, part.tokens - group.first));
     const std::uint32_t right = together ? choose_together<T, Biased>(part, places, group) : 0;

@@ -19,6 +19,7 @@ struct TopkPart {
   std::int32_t* numbers;  // [tokens, chosen]; of experts
   float* scores;          // [rows(experts, chosen), pitch(experts)]
   float* picked;          // [chosen, kTogether]
+  float* found;           // [chosen, kTogether]; the bits of experts
   double* candidates;     // [room]
   double* ordered;        // [room]
   std::int64_t room;      // at least chosen + 3 kBlock; with more candidates than fit only the best are kept

@@ -41,37 +41,7 @@ constexpr Exchanges sorting_bitonic(int n) {
   return all;
 }
 
-// make(): the network.
-template <class Make, int N>
-ROOFLINE_INLINE void exchange(Make make, Vec (&x)[N]) {
-  constexpr Exchanges kAll = make();
-#pragma GCC unroll 64
-  for (int e = 0; e < kAll.count; ++e) {
-    const Vec a = x[kAll.first[e]], b = x[kAll.second[e]];
-    x[kAll.first[e]] = max(a, b), x[kAll.second[e]] = min(a, b);
-  }
-}
-template <int N>
-ROOFLINE_INLINE void sort(Vec (&x)[N]) {
-  exchange([] { return sorting(N, 1); }, x);
-}
-// Two halves, each in order, become one.
-template <int N>
-ROOFLINE_INLINE void merge(Vec (&x)[N]) {
-  exchange([] { return sorting(N, N / 2); }, x);
-}
-// x becomes the larger half of x and y, each in order.
-template <int N>
-ROOFLINE_INLINE void keep_larger(Vec (&x)[N], const Vec (&y)[N]) {
-#pragma GCC unroll 16
-  for (int i = 0; i < N; ++i) x[i] = max(x[i], y[N - 1 - i]);
-  exchange([] { return sorting_bitonic(N); }, x);
-}
-
-constexpr float kMostFinite = __FLT_MAX__;
-
 typedef std::int32_t Words __attribute__((vector_size(sizeof(Vec))));
-typedef float Floats __attribute__((vector_size(sizeof(Vec))));  // Vec, with the compiler's comparisons
 ROOFLINE_INLINE Words words(Vec x) { return __builtin_bit_cast(Words, x); }
 ROOFLINE_INLINE Vec bits(Words x) { return __builtin_bit_cast(Vec, x); }
 ROOFLINE_INLINE Words each_word(std::int32_t x) { return Words{} + x; }
@@ -86,6 +56,44 @@ ROOFLINE_INLINE Words first_words() {  // 0, 1, 2 ..
   return x;
 }
 ROOFLINE_INLINE void store_words(std::int32_t* p, Words x) { __builtin_memcpy(p, &x, sizeof x); }
+
+// Positive: as far as numbers are, and two of which both are negative may become the larger of them twice.
+template <bool Positive>
+ROOFLINE_INLINE Vec smaller(Vec a, Vec b) {
+  return Positive ? min_positive(a, b) : min(a, b);
+}
+
+// make(): the network.
+template <bool Positive, class Make, int N>
+ROOFLINE_INLINE void exchange(Make make, Vec (&x)[N]) {
+  constexpr Exchanges kAll = make();
+#pragma GCC unroll 64
+  for (int e = 0; e < kAll.count; ++e) {
+    const Vec a = x[kAll.first[e]], b = x[kAll.second[e]];
+    x[kAll.first[e]] = max(a, b), x[kAll.second[e]] = smaller<Positive>(a, b);
+  }
+}
+template <bool Positive, int N>
+ROOFLINE_INLINE void sort(Vec (&x)[N]) {
+  exchange<Positive>([] { return sorting(N, 1); }, x);
+}
+// Two halves, each in order, become one.
+template <bool Positive, int N>
+ROOFLINE_INLINE void merge(Vec (&x)[N]) {
+  exchange<Positive>([] { return sorting(N, N / 2); }, x);
+}
+// x becomes the larger half of x and y, each in order; `others` rises to the largest of the rest.
+template <bool Positive, int N>
+ROOFLINE_INLINE void keep_larger(Vec (&x)[N], const Vec (&y)[N], Vec& others) {
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) {
+    const Vec a = x[i], b = y[N - 1 - i];
+    x[i] = max(a, b), others = max(others, smaller<Positive>(a, b));
+  }
+  exchange<Positive>([] { return sorting_bitonic(N); }, x);
+}
+
+constexpr float kMostFinite = __FLT_MAX__;
 
 // A key is a score whose last bits, `mask`, are those of its expert's place: larger for experts that come first, so that these do
 // on a tie of positive scores.
@@ -118,10 +126,11 @@ class Ahead {
   const std::uintptr_t step_;
 };
 
-// The N largest of each column of a token's vectors. Exact: scores are keys already; else those that are masked become finite, for
-// bits of a place would make minus infinity a NaN.
-template <bool Exact, int N>
-ROOFLINE_INLINE void sort_columns(const float* scores, std::int64_t experts, const Places& places, Vec (&largest)[N]) {
+// The N largest of each column of a token's vectors; their squares add up. Exact: scores are keys already; else those that are
+// masked become finite, for bits of a place would make minus infinity a NaN.
+template <bool Exact, bool Positive, int N>
+ROOFLINE_INLINE void sort_columns(const float* scores, std::int64_t experts, const Places& places, Vec (&largest)[N],
+                                  Vec& squares) {
   const auto sorted = [&](std::int64_t first, Vec (&x)[N]) __attribute__((always_inline)) {
 #pragma GCC unroll 16
     for (int v = 0; v < N; ++v) {
@@ -129,60 +138,68 @@ ROOFLINE_INLINE void sort_columns(const float* scores, std::int64_t experts, con
       x[v] = load(scores + i);
       if constexpr (!Exact)
         x[v] = bits((words(max(set1(-kMostFinite), x[v])) & ~each_word(places.mask)) | load_words(places.of + i));
+      squares = fma(x[v], x[v], squares);
     }
-    sort(x);
+    sort<Positive>(x);
   };
   sorted(0, largest);
   for (std::int64_t i = N * kLanes; i < experts; i += N * kLanes) {
-    Vec some[N];
+    Vec some[N], others = zero();
     sorted(i, some);
-    keep_larger(largest, some);
+    keep_larger<Positive>(largest, some, others);
   }
 }
 
 // Lists of N vectors, of which each lane is a column of a token, are merged with those of the next token, and so on until each lane
-// is a token.
-template <int Level, int N, int K>
-ROOFLINE_INLINE void merge_columns(Vec (*lists)[K], int tokens, Ahead& ahead, float (*ordered)[kLanes]) {
+// is a token. Behind each list stands what is no less than those of its columns that are not in it.
+template <bool Positive, int Level, int N, int K>
+ROOFLINE_INLINE void merge_columns(Vec (*lists)[K + 1], int tokens, Ahead& ahead, float (*ordered)[kLanes]) {
   if constexpr ((2 << Level) <= kLanes) {
     constexpr int kNext = N < K ? 2 * N : K;
     for (int t = 0; t < tokens; t += 2) {
       ahead.fetch_some();
       const auto &one = lists[t], &other = lists[t + 1 < tokens ? t + 1 : t];
-      Vec x[kNext], y[N];
+      Vec x[kNext], y[N], others, more;
+      interleave<Level>(one[K], other[K], others, more);
+      others = max(others, more);
 #pragma GCC unroll 16
       for (int i = 0; i < N; ++i) {
         interleave<Level>(one[i], other[i], x[i], y[i]);
         if constexpr (N < K) x[N + i] = y[i];
       }
       if constexpr (N < K)
-        merge(x);
+        merge<Positive>(x);
       else
-        keep_larger(x, y);
+        keep_larger<Positive>(x, y, others);
 #pragma GCC unroll 16
       for (int i = 0; i < kNext; ++i) lists[t / 2][i] = x[i];
+      lists[t / 2][K] = others;
     }
-    merge_columns<Level + 1, kNext>(lists, (tokens + 1) / 2, ahead, ordered);
+    merge_columns<Positive, Level + 1, kNext, K>(lists, (tokens + 1) / 2, ahead, ordered);
   } else {
 #pragma GCC unroll 16
-    for (int i = 0; i < N; ++i) store(ordered[i], lists[0][i]);
+    for (int i = 0; i < K; ++i) store(ordered[i], i < N ? lists[0][i] : set1(-kInfinity));
+    store(ordered[K], lists[0][K]);
   }
 }
 
-// ordered[i], lane t: the key of the i-th largest score of token t, whose scores begin at t row. Of a column no more than N count.
-template <bool Exact, int N, int K>
-void select(const float* scores, std::int64_t row, int tokens, std::int64_t experts, const Places& places, Ahead& ahead,
+// ordered[i], lane t: the key of the i-th largest score of token t, whose scores begin at t row. Of a column no more than N count:
+// ordered[K] is no less than the others. Positive: as far as they are. Returned: sums of squares, NaN where a score is.
+template <bool Exact, bool Positive, int N, int K>
+Vec select(const float* scores, std::int64_t row, int tokens, std::int64_t experts, const Places& places, Ahead& ahead,
             float (*ordered)[kLanes]) {
   if (tokens < 1) __builtin_unreachable();
-  Vec lists[kLanes][K];
+  Vec lists[kLanes][K + 1], squares = zero();
   for (int t = 0; t < tokens; ++t) {
     ahead.fetch_some();
     Vec largest[N];
-    sort_columns<Exact>(scores + t * row, experts, places, largest);
+    sort_columns<Exact, Positive>(scores + t * row, experts, places, largest, squares);
 #pragma GCC unroll 16
     for (int i = 0; i < N; ++i) lists[t][i] = largest[i];
+    lists[t][K] = experts <= N * kLanes ? set1(-kInfinity) : largest[N - 1];
   }
-  merge_columns<0, N>(lists, tokens, ahead, ordered);
+  merge_columns<Positive, 0, N, K>(lists, tokens, ahead, ordered);
+  return squares;
 }
 
 // Vectors of a column of which the largest are kept: seldom are more of a token's K largest in one of many columns.
@@ -209,17 +226,17 @@ ROOFLINE_INLINE void group_maxima(const float* scores, std::int64_t padded, floa
 // too large.
 template <int K>
 float bound_of_few(const float* scores, std::int64_t padded, std::int64_t chosen) {
-  float ordered[K][kLanes];
+  float ordered[K + 1][kLanes];
   if constexpr (kLanes == 1) {
     float maxima[2 * K];
     group_maxima<2 * K>(scores, padded, maxima);
-    Vec half[K], other[K];
+    Vec half[K], other[K], others = zero();
     for (int i = 0; i < K; ++i) half[i] = load(maxima + i), other[i] = load(maxima + K + i);
-    sort(half), sort(other), keep_larger(half, other);
+    sort<false>(half), sort<false>(other), keep_larger<false>(half, other, others);
     for (int i = 0; i < K; ++i) store(ordered[i], half[i]);
   } else {
     Ahead nothing(nullptr, 0, 1);
-    select<true, (2 * K + kLanes - 1) / kLanes, K>(scores, 0, 1, padded, Places(0), nothing, ordered);
+    select<true, false, (2 * K + kLanes - 1) / kLanes, K>(scores, 0, 1, padded, Places(0), nothing, ordered);
   }
   return ordered[chosen - 1][0];
 }

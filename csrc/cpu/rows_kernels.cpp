@@ -98,15 +98,14 @@ ROOFLINE_INLINE Totals<Sums> totals(int rows, std::int64_t columns, Step step) {
   return found;
 }
 
-// (x - top) log2 e. Numbers of 16 bits take one operation: what rounds top log2 e is the same for the row, whose quotients do not
-// change. From 2^25 on they are 2^17 apart, and e to the power of that is 0, and 2 too.
-template <class T>
+// (x - top) log2 e in one operation: what rounds top log2 e, 64 at most, is the same for the row, whose quotients do not change.
+// From 2^30 on numbers are 64 apart: e to the power of that is next to nothing, and 2 too.
 struct Powers {
-  static constexpr bool kFused = sizeof(T) == 2 && kLanes > 1;
+  static constexpr bool kFused = kLanes > 1;
   Vec factor, base;
 
   __attribute__((always_inline)) explicit Powers(float top) {
-    const float by = kFused && !(__builtin_fabsf(top) < 0x1p25f) ? 1.0f : 1.44269504f;
+    const float by = kFused && !(__builtin_fabsf(top) < 0x1p30f) ? 1.0f : 1.44269504f;
     factor = set1(by), base = set1(kFused ? -top * by : top);
   }
   __attribute__((always_inline)) Vec operator()(Vec x) const { return kFused ? fma(x, factor, base) : mul(sub(x, base), factor); }
@@ -141,7 +140,7 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
     const std::int64_t follow = least(most, rows - row - some);
     const auto found = totals<V, 1, 2>(some, columns, [&](int r) __attribute__((always_inline)) {
       const T* const from = x + (row + r) * columns;
-      return [=, next = from + (r < follow ? step : 0), to = kept(row, r), powers = Powers<T>(top[r]), also = beside(r)](
+      return [=, next = from + (r < follow ? step : 0), to = kept(row, r), powers = Powers(top[r]), also = beside(r)](
                  auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         const V e = each([&](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(powers(a)); },
                          take<V>(from + i, n, -kInfinity));
@@ -260,7 +259,7 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
           d = less(d, set1(shift));
           state.sum[1] = times_plus(d, d, state.sum[1]);
         }
-        state.sum[0] = plus(state.sum[0], d);
+        state.sum[0] = OnePass ? plus(state.sum[0], d) : add_numbers(state.sum[0], d, from + i, n);
         also(i, n);
       };
     });
@@ -280,9 +279,13 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
     store(scale, over_root(squares, columns, eps));
   };
   in_blocks<V, NonTemporal, 4>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
-    return [=, from = x + (row + r) * columns, mean = set1(centre[r]), one = set1(scale[r])](std::int64_t i, int n)
-               __attribute__((always_inline)) {
-      return inexact(each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) { return fma(mul(sub(a, mean), one), w, b); },
+    // Where results have 16 bits one rounding more, of the mean in units of the deviation, does not show.
+    constexpr bool kFused = sizeof(T) == 2;
+    return [=, from = x + (row + r) * columns, mean = set1(kFused ? -centre[r] * scale[r] : centre[r]), one = set1(scale[r])](
+               std::int64_t i, int n) __attribute__((always_inline)) {
+      return inexact(each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) {
+                            return fma(kFused ? fma(a, one, mean) : mul(sub(a, mean), one), w, b);
+                          },
                           take<V>(from + i, n, 0), take<V>(weight + i, n, 0), take<V>(bias + i, n, 0)));
     };
   });

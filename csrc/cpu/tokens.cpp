@@ -76,7 +76,7 @@ Bound topk(const ops::Topk& problem, const char* op, bool sigmoid, const void* b
   const auto run = table->topk[element_of(problem.dtype, op)];
   const std::int64_t room = problem.experts_per_token + 4 * TopkPart::kBlock, chosen = problem.experts_per_token;
   const std::int64_t scores = TopkPart::rows(problem.experts, chosen) * TopkPart::pitch(problem.experts);
-  const std::int64_t floats = scores + chosen * TopkPart::kTogether;
+  const std::int64_t floats = scores + 2 * chosen * TopkPart::kTogether;
   const std::int64_t scratch_bytes = whole_pages(2 * room * std::int64_t{sizeof(double)} + floats * std::int64_t{sizeof(float)});
   const std::shared_ptr<void> scratch = workspace(device, device.threads() * scratch_bytes);
   Bound bound = over("topk", problem.tokens, [=](const Range& mine, int worker) {
@@ -87,7 +87,8 @@ Bound topk(const ops::Topk& problem, const char* op, bool sigmoid, const void* b
     part.numbers = static_cast<std::int32_t*>(problem.chosen) + mine.first * chosen;
     part.scores = reinterpret_cast<float*>(static_cast<char*>(scratch.get()) + worker * scratch_bytes);
     part.picked = part.scores + scores;
-    part.candidates = reinterpret_cast<double*>(part.picked + chosen * TopkPart::kTogether);
+    part.found = part.picked + chosen * TopkPart::kTogether;
+    part.candidates = reinterpret_cast<double*>(part.found + chosen * TopkPart::kTogether);
     part.ordered = part.candidates + room;
     part.room = room;
     part.tokens = mine.size();

@@ -38,16 +38,17 @@ class RoutersTest : public TableTest<RoutersKernels> {
               bool renormalise) const {
     const std::int64_t room = chosen + 3 * TopkPart::kBlock;
     const std::int64_t kept = TopkPart::rows(experts, chosen) * TopkPart::pitch(experts);
-    Guarded<float> weights(tokens * chosen, 1), picked(chosen * TopkPart::kTogether), scores(kept);
+    Guarded<float> weights(tokens * chosen, 1), picked(chosen * TopkPart::kTogether), found(chosen * TopkPart::kTogether);
+    Guarded<float> scores(kept);
     Guarded<std::int32_t> numbers(tokens * chosen, 3);
     Guarded<double> candidates(room), ordered(room);
     TopkPart part{};
     part.logits = logits.data(), part.bias = bias, part.weights = weights.data(), part.numbers = numbers.data();
-    part.scores = scores.data(), part.picked = picked.data();
+    part.scores = scores.data(), part.picked = picked.data(), part.found = found.data();
     part.candidates = candidates.data(), part.ordered = ordered.data(), part.room = room;
     part.tokens = tokens, part.experts = experts, part.chosen = chosen, part.sigmoid = sigmoid, part.renormalise = renormalise;
     table().topk[kElementOf<T>](part);
-    EXPECT_TRUE(weights.guarded() && numbers.guarded() && scores.guarded() && picked.guarded() &&
+    EXPECT_TRUE(weights.guarded() && numbers.guarded() && scores.guarded() && picked.guarded() && found.guarded() &&
                 candidates.guarded() && ordered.guarded()) << experts << " " << chosen;
     return {{weights.data(), weights.data() + tokens * chosen}, {numbers.data(), numbers.data() + tokens * chosen}};
   }

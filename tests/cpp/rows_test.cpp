@@ -107,6 +107,18 @@ TEST_P(RowsTest, SoftmaxIsSafe) {
     }
 }
 
+TEST_P(RowsTest, SoftmaxFarFromZero) {
+  const std::int64_t columns = 37;
+  for (const int stores : {0, 1})
+    for (const float top : {-0x1.8p31f, -0x1.fp29f, -1e5f, 1e5f, 0x1.8p23f, 0x1.fp29f}) {
+      Floats x(columns, 0), y(columns, 3);
+      double sum = 0;
+      for (std::int64_t i = 0; i < columns; ++i) x[i] = top - static_cast<float>(i), sum += std::exp(double{x[i]} - top);
+      table().softmax[stores](x.data(), y.data(), nullptr, 1, columns);
+      for (std::int64_t i = 0; i < columns; ++i) EXPECT_NEAR(y[i] * sum, std::exp(double{x[i]} - top), 1e-6) << top;
+    }
+}
+
 TEST_P(RowsTest, SoftmaxSumsToOneOverLongRows) {
   const std::int64_t columns = (1 << 20) + 5;
   Floats x(columns, 0), y(columns, 0);

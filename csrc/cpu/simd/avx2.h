@@ -67,6 +67,10 @@ ROOFLINE_INLINE Vec mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
 ROOFLINE_INLINE Vec div(Vec a, Vec b) { return _mm256_div_ps(a, b); }
 ROOFLINE_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
 ROOFLINE_INLINE Vec min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
+#define ROOFLINE_MIN_POSITIVE
+ROOFLINE_INLINE Vec min_positive(Vec a, Vec b) {
+  return _mm256_castsi256_ps(_mm256_min_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+}
 ROOFLINE_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }  // a b + c
 ROOFLINE_INLINE Vec abs(Vec a) { return _mm256_andnot_ps(set1(-0.0f), a); }
 ROOFLINE_INLINE Vec sqrt(Vec a) { return _mm256_sqrt_ps(a); }

@@ -87,6 +87,10 @@ ROOFLINE_INLINE Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
 ROOFLINE_INLINE Vec div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
 ROOFLINE_INLINE Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
 ROOFLINE_INLINE Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
+#define ROOFLINE_MIN_POSITIVE
+ROOFLINE_INLINE Vec min_positive(Vec a, Vec b) {
+  return _mm512_castsi512_ps(_mm512_min_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
 ROOFLINE_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }  // a b + c
 ROOFLINE_INLINE Vec abs(Vec a) { return _mm512_abs_ps(a); }
 ROOFLINE_INLINE Vec sqrt(Vec a) { return _mm512_sqrt_ps(a); }

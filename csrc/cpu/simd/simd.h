@@ -110,6 +110,15 @@ ROOFLINE_INLINE Vec exp2_or_zero(Vec x) {
 }
 #endif
 
+// Of positive numbers, by their bits, which have the same order: Zen 4 does two in a cycle, or one beside a maximum, and else one
+// minimum or maximum. Of a negative and a positive number it gives the negative one.
+#if defined(ROOFLINE_MIN_POSITIVE)
+constexpr bool kMinPositive = true;
+#else
+constexpr bool kMinPositive = false;
+ROOFLINE_INLINE Vec min_positive(Vec a, Vec b) { return min(a, b); }
+#endif
+
 // Lane i: p[lane i of `which`, a whole number].
 #if !defined(ROOFLINE_GATHER)
 ROOFLINE_INLINE Vec gather(const float* p, Vec which) {

@@ -104,6 +104,19 @@ ROOFLINE_INLINE V add_squares(V sum, V value, [[maybe_unused]] const T* p, [[may
   return times_plus(value, value, sum);
 }
 
+// sum and the n numbers that value came of.
+template <class V, class T>
+ROOFLINE_INLINE V add_numbers(V sum, V value, [[maybe_unused]] const T* p, [[maybe_unused]] int n) {
+#if defined(__AVX512BF16__) && !defined(ROOFLINE_SIMDE)
+  alignas(64) static constexpr std::uint32_t kOnes[] = {
+      0x3F803F80, 0x3F803F80, 0x3F803F80, 0x3F803F80, 0x3F803F80, 0x3F803F80, 0x3F803F80, 0x3F803F80,
+      0x3F803F80, 0x3F803F80, 0x3F803F80, 0x3F803F80, 0x3F803F80, 0x3F803F80, 0x3F803F80, 0x3F803F80};
+  if constexpr (std::is_same_v<V, Twin>)
+    if (n == kStep<Twin>) return {plus_pairs(sum.even, p, reinterpret_cast<const T*>(kOnes)), sum.odd};
+#endif
+  return plus(sum, value);
+}
+
 ROOFLINE_INLINE Vec sum_of(Vec x) { return x; }
 ROOFLINE_INLINE Vec sum_of(Twin x) { return add(x.even, x.odd); }
 ROOFLINE_INLINE Vec top_of(Vec x) { return x; }
