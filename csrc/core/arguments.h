@@ -38,6 +38,10 @@ class Arguments {
     return value;
   }
 
+  void dimensions(std::initializer_list<std::pair<const char*, std::int64_t*>> all) const {
+    for (const auto& [name, value] : all) *value = dimension(name);
+  }
+
   bool flag(const std::string& name) const { return integer(name) != 0; }
 
   double number(const std::string& name) const {

@@ -6,16 +6,24 @@
 
 namespace roofline::ops {
 
+inline void require_groups(const std::string& op, std::int64_t heads, std::int64_t kv_heads) {
+  if (heads % kv_heads != 0)
+    throw Error(op + ": heads must be a multiple of kv_heads, got heads " + std::to_string(heads) + " and kv_heads " +
+                std::to_string(kv_heads));
+}
+
+// The last query is aligned with the last key. where: how the error begins.
+inline void require_keys(const std::string& where, std::int64_t seq_q, std::int64_t seq_kv) {
+  if (seq_q > seq_kv)
+    throw Error(where + " seq_q " + std::to_string(seq_q) + " > seq_kv " + std::to_string(seq_kv) +
+                ": the first queries would see no key; use seq_q <= seq_kv");
+}
+
 struct Attention {
   static constexpr const char* op = "attention";
 
   DType dtype;
-  std::int64_t batch;
-  std::int64_t heads;
-  std::int64_t kv_heads;
-  std::int64_t seq_q;
-  std::int64_t seq_kv;
-  std::int64_t head_dim;
+  std::int64_t batch, heads, kv_heads, seq_q, seq_kv, head_dim;
   bool causal;                // the last query is aligned with the last key: query i sees keys j <= i + seq_kv - seq_q
   const void* q = nullptr;    // [batch, heads, seq_q, head_dim]
   const void* k = nullptr;    // [batch, kv_heads, seq_kv, head_dim]
@@ -49,19 +57,11 @@ struct Attention {
   static Attention read(const Arguments& arguments, const std::string& name) {
     Attention problem{};
     problem.dtype = arguments.dtype();
-    problem.batch = arguments.dimension("batch");
-    problem.heads = arguments.dimension("heads");
-    problem.kv_heads = arguments.dimension("kv_heads");
-    problem.seq_q = arguments.dimension("seq_q");
-    problem.seq_kv = arguments.dimension("seq_kv");
-    problem.head_dim = arguments.dimension("head_dim");
+    arguments.dimensions({{"batch", &problem.batch}, {"heads", &problem.heads}, {"kv_heads", &problem.kv_heads},
+                          {"seq_q", &problem.seq_q}, {"seq_kv", &problem.seq_kv}, {"head_dim", &problem.head_dim}});
     problem.causal = arguments.flag("causal");
-    if (problem.heads % problem.kv_heads != 0)
-      throw Error(name + ": heads must be a multiple of kv_heads, got heads " + std::to_string(problem.heads) + " and kv_heads " +
-                  std::to_string(problem.kv_heads));
-    if (problem.causal && problem.seq_q > problem.seq_kv)
-      throw Error(name + ": causal with seq_q " + std::to_string(problem.seq_q) + " > seq_kv " + std::to_string(problem.seq_kv) +
-                  ": the first queries would see no key; use seq_q <= seq_kv");
+    require_groups(name, problem.heads, problem.kv_heads);
+    if (problem.causal) require_keys(name + ": causal with", problem.seq_q, problem.seq_kv);
     const Shape queries = {problem.batch, problem.heads, problem.seq_q, problem.head_dim};
     const Shape keys = {problem.batch, problem.kv_heads, problem.seq_kv, problem.head_dim};
     product({problem.batch, problem.heads, problem.seq_q, problem.seq_kv, 8}, name + ": bytes of the scores");

@@ -19,10 +19,8 @@ struct Bmm {
     Bmm problem{};
     problem.dtype = arguments.dtype();
     problem.out_dtype = dtype_named(arguments.text("out_dtype"));
-    problem.batch = arguments.dimension("batch");
-    problem.rows = arguments.dimension("rows");
-    problem.columns = arguments.dimension("columns");
-    problem.inner = arguments.dimension("inner");
+    arguments.dimensions({{"batch", &problem.batch}, {"rows", &problem.rows}, {"columns", &problem.columns},
+                          {"inner", &problem.inner}});
     problem.a = arguments.tensor("a", problem.dtype, {problem.batch, problem.rows, problem.inner}).data;
     problem.b = arguments.tensor("b", problem.dtype, {problem.batch, problem.inner, problem.columns}).data;
     problem.c = arguments.tensor("c", problem.out_dtype, {problem.batch, problem.rows, problem.columns}).data;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/arguments.h"
+#include "ops/attention.h"
 
 namespace roofline::ops {
 
@@ -13,10 +13,7 @@ struct CachedAttention {
 
   DType dtype;
   DType kv_dtype;
-  std::int64_t batch;
-  std::int64_t heads;
-  std::int64_t kv_heads;
-  std::int64_t seq_q;
+  std::int64_t batch, heads, kv_heads, seq_q;
   std::int64_t keys;       // that some query sees; the last of seq_kv
   std::int64_t head_dim;
   std::int64_t window;     // keys that a query sees at most; 0: all
@@ -52,12 +49,9 @@ struct CachedAttention {
     CachedAttention problem{};
     problem.dtype = arguments.dtype();
     problem.kv_dtype = dtype_named(arguments.text("kv_dtype"));
-    problem.batch = arguments.dimension("batch");
-    problem.heads = arguments.dimension("heads");
-    problem.kv_heads = arguments.dimension("kv_heads");
-    problem.seq_q = arguments.dimension("seq_q");
-    const std::int64_t seq_kv = problem.seq_kv = arguments.dimension("seq_kv");
-    problem.head_dim = arguments.dimension("head_dim");
+    arguments.dimensions({{"batch", &problem.batch}, {"heads", &problem.heads}, {"kv_heads", &problem.kv_heads},
+                          {"seq_q", &problem.seq_q}, {"seq_kv", &problem.seq_kv}, {"head_dim", &problem.head_dim}});
+    const std::int64_t seq_kv = problem.seq_kv;
     problem.window = arguments.integer("window");
     problem.page_size = arguments.integer("page_size");
     problem.shortest = arguments.integer("shortest");
@@ -67,12 +61,8 @@ struct CachedAttention {
     if (problem.window < 0 || problem.page_size < 0)
       throw Error("cached_attention: window and page_size must be at least 0, got " + std::to_string(problem.window) + " and " +
                   std::to_string(problem.page_size));
-    if (problem.heads % problem.kv_heads != 0)
-      throw Error("cached_attention: heads must be a multiple of kv_heads, got heads " + std::to_string(problem.heads) +
-                  " and kv_heads " + std::to_string(problem.kv_heads));
-    if (problem.seq_q > seq_kv)
-      throw Error("cached_attention: seq_q " + std::to_string(problem.seq_q) + " > seq_kv " + std::to_string(seq_kv) +
-                  ": the first queries would see no key; use seq_q <= seq_kv");
+    require_groups(op, problem.heads, problem.kv_heads);
+    require_keys("cached_attention:", problem.seq_q, seq_kv);
     if (problem.shortest != 0 && (problem.shortest < problem.seq_q || problem.shortest > seq_kv))
       throw Error("cached_attention: shortest must be 0 or from seq_q " + std::to_string(problem.seq_q) + " to seq_kv " +
                   std::to_string(seq_kv) + ", got " + std::to_string(problem.shortest));

@@ -32,8 +32,7 @@ struct CollectiveOf : Collective {
     CollectiveOf problem{};
     problem.pattern = pattern_;
     problem.dtype = arguments.dtype();
-    problem.elements = arguments.dimension("elements");
-    problem.ranks = arguments.dimension("ranks");
+    arguments.dimensions({{"elements", &problem.elements}, {"ranks", &problem.ranks}});
     const Shape whole = {problem.elements}, part = {problem.chunk()}, others = {problem.ranks - 1, problem.chunk()};
     const auto tensor = [&](const char* name, const Shape& shape) { return arguments.tensor(name, problem.dtype, shape).data; };
     problem.x = tensor("x", pattern_ == Pattern::all_gather ? part : whole);

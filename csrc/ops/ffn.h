@@ -41,10 +41,8 @@ struct Ffn {
     Ffn problem{};
     problem.activation = arguments.choice<Activation>("activation", {"relu", "gelu", "gelu_tanh", "swiglu"});
     problem.dtype = arguments.dtype();
-    problem.batch = arguments.dimension("batch");
-    problem.seq_q = arguments.dimension("seq_q");
-    problem.d_model = arguments.dimension("d_model");
-    problem.d_ff = arguments.dimension("d_ff");
+    arguments.dimensions({{"batch", &problem.batch}, {"seq_q", &problem.seq_q}, {"d_model", &problem.d_model},
+                          {"d_ff", &problem.d_ff}});
     product({problem.batch, problem.seq_q, problem.d_ff, roofline::size_bytes(problem.dtype)}, "ffn: the hidden activations");
     const Shape tokens = {problem.batch, problem.seq_q, problem.d_model};
     problem.x = arguments.tensor("x", problem.dtype, tokens).data;

@@ -32,8 +32,7 @@ struct Fma {
     Fma problem{};
     problem.pattern = arguments.choice<Pattern>("pattern", {"fma", "fma_add"});
     problem.dtype = arguments.dtype();
-    problem.chains = arguments.dimension("chains");
-    problem.steps = arguments.dimension("steps");
+    arguments.dimensions({{"chains", &problem.chains}, {"steps", &problem.steps}});
     problem.isa = arguments.text("isa");
     const DType accumulator = Fma::accumulator(problem.dtype);
     problem.start = arguments.tensor("start", accumulator, {problem.chains}).data;

@@ -35,12 +35,10 @@ struct GroupedMatmul {
     if (arguments.number("weight_bits") != static_cast<double>(bits) || arguments.text("out_dtype") != name(dtype))
       throw Unsupported("grouped_matmul: kernels take weights and results in the dtype of x, " + name(dtype) +
                         "; use weight_bits " + std::to_string(bits) + " and out_dtype " + name(dtype));
-    problem.tokens = arguments.dimension("tokens");
-    problem.experts = arguments.dimension("experts");
-    problem.experts_per_token = arguments.dimension("experts_per_token");
+    arguments.dimensions({{"tokens", &problem.tokens}, {"experts", &problem.experts},
+                          {"experts_per_token", &problem.experts_per_token}});
     problem.shared_experts = arguments.integer("shared_experts");
-    problem.d_model = arguments.dimension("d_model");
-    problem.d_ff = arguments.dimension("d_ff");
+    arguments.dimensions({{"d_model", &problem.d_model}, {"d_ff", &problem.d_ff}});
     const Shape tokens = {problem.tokens, problem.d_model}, routes = {problem.tokens, problem.experts_per_token};
     const Shape wide = {problem.all_experts(), problem.d_model, problem.d_ff};
     if (product({problem.tokens, problem.per_token()}, "grouped_matmul: rows") > 0x7FFFFFFF)

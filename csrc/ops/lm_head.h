@@ -19,9 +19,7 @@ struct LmHead {
     problem.dtype = arguments.dtype();
     problem.weight_dtype = dtype_named(arguments.text("weight_dtype"));
     problem.out_dtype = dtype_named(arguments.text("out_dtype"));
-    problem.tokens = arguments.dimension("tokens");
-    problem.d_model = arguments.dimension("d_model");
-    problem.vocabulary = arguments.dimension("vocabulary");
+    arguments.dimensions({{"tokens", &problem.tokens}, {"d_model", &problem.d_model}, {"vocabulary", &problem.vocabulary}});
     problem.x = arguments.tensor("x", problem.dtype, {problem.tokens, problem.d_model}).data;
     problem.w = arguments.tensor("w", problem.weight_dtype, {problem.d_model, problem.vocabulary}).data;
     problem.logits = arguments.tensor("logits", problem.out_dtype, {problem.tokens, problem.vocabulary}).data;

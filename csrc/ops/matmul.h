@@ -30,9 +30,7 @@ struct Matmul {
   static Matmul from(const Arguments& arguments) {
     Matmul problem{};
     problem.dtype = arguments.dtype();
-    problem.rows = arguments.dimension("rows");
-    problem.columns = arguments.dimension("columns");
-    problem.inner = arguments.dimension("inner");
+    arguments.dimensions({{"rows", &problem.rows}, {"columns", &problem.columns}, {"inner", &problem.inner}});
     if (problem.dtype == DType::int8 && problem.inner > kMostInnerInt8)
       throw Error("matmul: inner must be below 2^17 for int8, so that sums fit in int32, got " + std::to_string(problem.inner));
     problem.a = arguments.tensor("a", problem.dtype, {problem.rows, problem.inner}).data;

@@ -27,11 +27,8 @@ struct MixedIntensity {
   static MixedIntensity from(const Arguments& arguments) {
     MixedIntensity problem{};
     problem.dtype = arguments.dtype();
-    problem.elements = arguments.dimension("elements");
-    problem.passes = arguments.dimension("passes");
-    problem.multiply_adds = arguments.dimension("multiply_adds");
-    problem.every = arguments.dimension("every");
-    problem.streams = arguments.dimension("streams");
+    arguments.dimensions({{"elements", &problem.elements}, {"passes", &problem.passes}, {"multiply_adds", &problem.multiply_adds},
+                          {"every", &problem.every}, {"streams", &problem.streams}});
     if (problem.every > 8 || (problem.every & (problem.every - 1)) != 0)
       throw Error("mixed_intensity: every must be one of 1, 2, 4, 8, got " + std::to_string(problem.every));
     if (problem.streams > 2) throw Error("mixed_intensity: streams must be one of 1, 2, got " + std::to_string(problem.streams));

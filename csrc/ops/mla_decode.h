@@ -1,7 +1,7 @@
 // mla_decode: attention of every head over one compressed cache, which is key and value at once.
 #pragma once
 
-#include "core/arguments.h"
+#include "ops/attention.h"
 
 namespace roofline::ops {
 
@@ -11,13 +11,7 @@ struct MlaDecode {
   DType dtype;
   DType cache_dtype;
   DType rope_dtype;
-  std::int64_t batch;
-  std::int64_t heads;
-  std::int64_t seq_q;
-  std::int64_t seq_kv;
-  std::int64_t kv_lora_rank;
-  std::int64_t qk_nope_head_dim;
-  std::int64_t qk_rope_head_dim;
+  std::int64_t batch, heads, seq_q, seq_kv, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim;
   std::int64_t scale_block;  // numbers of c to a scale; 0: none
   bool causal;               // the last query is aligned with the last key
   const void* q_latent = nullptr;  // [batch, heads, seq_q, kv_lora_rank]
@@ -31,18 +25,12 @@ struct MlaDecode {
     problem.dtype = arguments.dtype();
     problem.cache_dtype = dtype_named(arguments.text("cache_dtype"));
     problem.rope_dtype = dtype_named(arguments.text("rope_dtype"));
-    problem.batch = arguments.dimension("batch");
-    problem.heads = arguments.dimension("heads");
-    problem.seq_q = arguments.dimension("seq_q");
-    problem.seq_kv = arguments.dimension("seq_kv");
-    problem.kv_lora_rank = arguments.dimension("kv_lora_rank");
-    problem.qk_nope_head_dim = arguments.dimension("qk_nope_head_dim");
-    problem.qk_rope_head_dim = arguments.dimension("qk_rope_head_dim");
+    arguments.dimensions({{"batch", &problem.batch}, {"heads", &problem.heads}, {"seq_q", &problem.seq_q},
+                          {"seq_kv", &problem.seq_kv}, {"kv_lora_rank", &problem.kv_lora_rank},
+                          {"qk_nope_head_dim", &problem.qk_nope_head_dim}, {"qk_rope_head_dim", &problem.qk_rope_head_dim}});
     problem.scale_block = arguments.integer("scale_block");
     problem.causal = arguments.flag("causal");
-    if (problem.causal && problem.seq_q > problem.seq_kv)
-      throw Error("mla_decode: causal with seq_q " + std::to_string(problem.seq_q) + " > seq_kv " + std::to_string(problem.seq_kv) +
-                  ": the first queries would see no key; use seq_q <= seq_kv");
+    if (problem.causal) require_keys("mla_decode: causal with", problem.seq_q, problem.seq_kv);
     const std::int64_t rank = problem.kv_lora_rank, rope = problem.qk_rope_head_dim;
     problem.q_latent = arguments.tensor("q_latent", problem.dtype, {problem.batch, problem.heads, problem.seq_q, rank}).data;
     problem.q_rope = arguments.tensor("q_rope", problem.dtype, {problem.batch, problem.heads, problem.seq_q, rope}).data;

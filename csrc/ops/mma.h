@@ -31,11 +31,8 @@ struct Mma {
     problem.dtype = arguments.dtype();
     const std::string& accumulator = arguments.text("accumulator");
     problem.accumulator = accumulator.empty() ? usual_accumulator(problem.dtype) : dtype_named(accumulator);
-    problem.tiles = arguments.dimension("tiles");
-    problem.rows = arguments.dimension("rows");
-    problem.columns = arguments.dimension("columns");
-    problem.inner = arguments.dimension("inner");
-    problem.steps = arguments.dimension("steps");
+    arguments.dimensions({{"tiles", &problem.tiles}, {"rows", &problem.rows}, {"columns", &problem.columns},
+                          {"inner", &problem.inner}, {"steps", &problem.steps}});
     problem.a = arguments.tensor("a", problem.dtype, {2, problem.tiles, problem.rows, problem.inner}).data;
     problem.b = arguments.tensor("b", problem.dtype, {problem.tiles, problem.columns, problem.inner}).data;
     problem.c = arguments.tensor("c", problem.accumulator, {problem.tiles, problem.rows, problem.columns}).data;

@@ -35,9 +35,7 @@ struct QuantizedMatmul {
     problem.b_dtype = bits == 8 ? DType::int8 : DType::int4;
     problem.scale_dtype = scale_bits == 32 ? DType::fp32 : sixteen;
     problem.zero_dtype = zero_bits == 32 ? DType::fp32 : zero_bits == 16 ? sixteen : zero_bits == 8 ? DType::int8 : DType::int4;
-    problem.rows = arguments.dimension("rows");
-    problem.columns = arguments.dimension("columns");
-    problem.inner = arguments.dimension("inner");
+    arguments.dimensions({{"rows", &problem.rows}, {"columns", &problem.columns}, {"inner", &problem.inner}});
     const std::int64_t size = arguments.integer("group_size");
     problem.group = size > 0 && size < problem.inner ? size : problem.inner;
     problem.groups = (problem.inner - 1) / problem.group + 1;

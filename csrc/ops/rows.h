@@ -9,8 +9,7 @@ namespace roofline::ops {
 // The matrix every operator here maps: x is read, y written.
 struct Rows {
   DType dtype;
-  std::int64_t rows;
-  std::int64_t columns;
+  std::int64_t rows, columns;
   const void* x;  // [rows, columns]
   void* y;        // [rows, columns]
 
@@ -19,8 +18,7 @@ struct Rows {
   static Rows from(const Arguments& arguments) {
     Rows matrix{};
     matrix.dtype = arguments.dtype();
-    matrix.rows = arguments.dimension("rows");
-    matrix.columns = arguments.dimension("columns");
+    arguments.dimensions({{"rows", &matrix.rows}, {"columns", &matrix.columns}});
     const Shape shape = {matrix.rows, matrix.columns};
     product({matrix.rows, matrix.columns, size_bytes(matrix.dtype)}, arguments.op());
     matrix.x = arguments.tensor("x", matrix.dtype, shape).data;
@@ -130,8 +128,7 @@ struct SiluMul {
   static SiluMul from(const Arguments& arguments) {
     SiluMul problem{};
     problem.dtype = arguments.dtype();
-    problem.rows = arguments.dimension("rows");
-    problem.columns = arguments.dimension("columns");
+    arguments.dimensions({{"rows", &problem.rows}, {"columns", &problem.columns}});
     const Shape shape = {problem.rows, problem.columns};
     product({problem.rows, problem.columns, size_bytes(problem.dtype)}, arguments.op());
     problem.gate = arguments.tensor("gate", problem.dtype, shape).data;

@@ -38,10 +38,8 @@ struct Stream {
                          ? Access::scale
                          : arguments.choice<Access>("access", {"read", "write", "copy", "scale", "add", "triad", "update"});
     problem.dtype = arguments.dtype();
-    problem.elements = arguments.dimension("elements");
-    problem.passes = arguments.dimension("passes");
-    problem.streams = arguments.dimension("streams");
-    problem.stride = arguments.dimension("stride");
+    arguments.dimensions({{"elements", &problem.elements}, {"passes", &problem.passes}, {"streams", &problem.streams},
+                          {"stride", &problem.stride}});
     problem.isa = arguments.text("isa");
     problem.in_flight_bytes = arguments.integer("in_flight_bytes");
     problem.prefetch = arguments.choice<bool>("prefetch", {"none", "nta"});

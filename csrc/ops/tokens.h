@@ -24,11 +24,8 @@ struct Rope {
     Rope problem{};
     problem.dtype = arguments.dtype();
     problem.table_dtype = dtype_named(arguments.text("table_dtype"));
-    problem.batch = arguments.dimension("batch");
-    problem.seq_q = arguments.dimension("seq_q");
-    problem.heads = arguments.dimension("heads");
-    problem.kv_heads = arguments.dimension("kv_heads");
-    problem.head_dim = arguments.dimension("head_dim");
+    arguments.dimensions({{"batch", &problem.batch}, {"seq_q", &problem.seq_q}, {"heads", &problem.heads},
+                          {"kv_heads", &problem.kv_heads}, {"head_dim", &problem.head_dim}});
     if (problem.head_dim % 2 != 0)
       throw Error("rope: head_dim must be even, since numbers are rotated in pairs, got " + std::to_string(problem.head_dim));
     const Shape table = {problem.batch, problem.seq_q, problem.head_dim / 2};
@@ -54,9 +51,7 @@ struct Embedding {
   static Embedding from(const Arguments& arguments) {
     Embedding problem{};
     problem.dtype = arguments.dtype();
-    problem.tokens = arguments.dimension("tokens");
-    problem.vocabulary = arguments.dimension("vocabulary");
-    problem.d_model = arguments.dimension("d_model");
+    arguments.dimensions({{"tokens", &problem.tokens}, {"vocabulary", &problem.vocabulary}, {"d_model", &problem.d_model}});
     product({std::max(problem.vocabulary, problem.tokens), problem.d_model, 4}, arguments.op());
     problem.ids = arguments.tensor("ids", DType::int32, {problem.tokens}).data;
     problem.table = arguments.tensor("table", problem.dtype, {problem.vocabulary, problem.d_model}).data;
@@ -77,9 +72,8 @@ struct Topk {
   static Topk shared(const Arguments& arguments) {
     Topk problem{};
     problem.dtype = arguments.dtype();
-    problem.tokens = arguments.dimension("tokens");
-    problem.experts = arguments.dimension("experts");
-    problem.experts_per_token = arguments.dimension("experts_per_token");
+    arguments.dimensions({{"tokens", &problem.tokens}, {"experts", &problem.experts},
+                          {"experts_per_token", &problem.experts_per_token}});
     problem.renormalise = arguments.flag("renormalise");
     if (problem.experts_per_token > problem.experts)
       throw Error(arguments.op() + ": experts_per_token must be at most experts " + std::to_string(problem.experts) + ", got " +
