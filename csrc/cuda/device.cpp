@@ -296,8 +296,7 @@ double Device::run_batch(const Batch& batch) {
     ~Opener() { device.open_gate(); }
   } opener{*this};
 
-  const std::int64_t entries =
-      std::max(batch.entries, static_cast<std::int64_t>(sets[0].size())) + (batch.flush_each ? 3 : 0);
+  const std::int64_t entries = std::max(batch.entries, static_cast<std::int64_t>(sets[0].size())) + (batch.flush_each ? 3 : 0);
   ForeignStream* const foreign = batch.stream;
   CUstream_st* const stream = foreign ? reinterpret_cast<CUstream_st*>(foreign->handle) : stream_;
   std::int64_t chunk = foreign ? std::min(foreign->chunk, batch.launches) : gate_chunk(batch.launches, entries);

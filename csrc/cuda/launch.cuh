@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "core/kernel.h"
@@ -56,5 +57,24 @@ inline void record(Plan& plan, const std::string& prefix, const KernelFacts& fac
   plan.set(prefix + "shared_bytes", facts.shared_bytes);
   plan.set(prefix + "blocks_per_sm", facts.blocks_per_sm);
 }
+
+#if defined(__CUDACC__)
+struct Grid {
+  std::int64_t blocks;
+  int threads;
+  std::int64_t shared_bytes = 0;  // dynamic
+  std::shared_ptr<void> memory = nullptr;  // the launches own it
+};
+
+// Launches of a kernel. name: as an error calls it.
+template <class... Parameters, class... Given>
+Launch launching(const char* name, void (*kernel)(Parameters...), const Grid& grid, Given... given) {
+  return [=](Queue& queue) {
+    kernel<<<static_cast<unsigned>(grid.blocks), grid.threads, static_cast<std::size_t>(grid.shared_bytes), stream(queue)>>>(
+        given...);
+    ROOFLINE_CUDA_LAUNCHED(name);
+  };
+}
+#endif
 
 }  // namespace roofline::cuda

@@ -38,20 +38,12 @@ Bound naive(const Attention& problem, Device& device) {
   record(bound.plan, "scores_", kernel_facts(device, scores_kernel<T>, kNaiveThreads), score_grid, kNaiveThreads);
   record(bound.plan, "softmax_", kernel_facts(device, softmax_kernel, kNaiveThreads), softmax_grid, kNaiveThreads);
   record(bound.plan, "values_", kernel_facts(device, values_kernel<T>, kNaiveThreads), value_grid, kNaiveThreads);
-  bound.steps.push_back({"q·kᵀ", [=](Queue& queue) {
-    scores_kernel<T><<<static_cast<unsigned>(score_grid), kNaiveThreads, 0, stream(queue)>>>(
-        static_cast<const T*>(problem.q), static_cast<const T*>(problem.k), scores, shape, score_tiles, scale);
-    ROOFLINE_CUDA_LAUNCHED("scores_kernel");
-  }});
-  bound.steps.push_back({"softmax", [=](Queue& queue) {
-    softmax_kernel<<<static_cast<unsigned>(softmax_grid), kNaiveThreads, 0, stream(queue)>>>(scores, shape);
-    ROOFLINE_CUDA_LAUNCHED("softmax_kernel");
-  }});
-  bound.steps.push_back({"p·v", [=, keep = memory](Queue& queue) {
-    values_kernel<T><<<static_cast<unsigned>(value_grid), kNaiveThreads, 0, stream(queue)>>>(
-        scores, static_cast<const T*>(problem.v), static_cast<T*>(problem.out), shape, value_tiles);
-    ROOFLINE_CUDA_LAUNCHED("values_kernel");
-  }});
+  bound.steps = {
+      {"q·kᵀ", launching("scores_kernel", scores_kernel<T>, {score_grid, kNaiveThreads}, static_cast<const T*>(problem.q),
+                         static_cast<const T*>(problem.k), scores, shape, score_tiles, scale)},
+      {"softmax", launching("softmax_kernel", softmax_kernel, {softmax_grid, kNaiveThreads}, scores, shape)},
+      {"p·v", launching("values_kernel", values_kernel<T>, {value_grid, kNaiveThreads, 0, memory}, scores,
+                        static_cast<const T*>(problem.v), static_cast<T*>(problem.out), shape, value_tiles)}};
   return bound;
 }
 

@@ -11,9 +11,8 @@ namespace roofline::cuda {
 template <class Shape, class Work>
 Bound bind_split(void (*kernel)(Work), Work work, std::int64_t units, std::int64_t width, const Buffers& buffers, Device& device) {
   const Properties& gpu = device.properties();
-  const std::size_t shared_bytes = static_cast<std::size_t>(buffers.shared_bytes);
   allow_shared(device, kernel, buffers.shared_bytes);
-  const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, shared_bytes);
+  const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, static_cast<std::size_t>(buffers.shared_bytes));
   const std::int64_t resident = std::int64_t{gpu.sms} * std::max(facts.blocks_per_sm, 1);
   work.slots = buffers.slots;
   const std::int64_t unit_steps = ceil_div(work.keys, Shape::kStepKeys);
@@ -29,10 +28,8 @@ Bound bind_split(void (*kernel)(Work), Work work, std::int64_t units, std::int64
   bound.plan.set("kv_buffers", buffers.slots);
   const std::shared_ptr<void> memory = allocate_parts(work, Shape::kRows, width, device, bound.plan);
   record(bound.plan, "", facts, work.split.blocks, Shape::kThreads);
-  bound.steps.push_back({"attention", [=, keep = memory](Queue& queue) {
-    kernel<<<static_cast<unsigned>(work.split.blocks), Shape::kThreads, shared_bytes, stream(queue)>>>(work);
-    ROOFLINE_CUDA_LAUNCHED("a kernel of split_kv");
-  }});
+  const Grid grid = {work.split.blocks, Shape::kThreads, buffers.shared_bytes, memory};
+  bound.steps.push_back({"attention", launching("a kernel of split_kv", kernel, grid, work)});
   return bound;
 }
 

@@ -54,12 +54,10 @@ Bound launch_tiled(F* kernel, const TiledWork& work, const Device& device, std::
   if (kv_buffers > 0) bound.plan.set("kv_buffers", kv_buffers);
   bound.plan.set("workspace_bytes", 0);
   allow_shared(device, kernel, shared_bytes);
-  const std::size_t dynamic = static_cast<std::size_t>(shared_bytes);
-  record(bound.plan, "", kernel_facts(device, kernel, Shape::kThreads, dynamic), work.tiling.blocks(), Shape::kThreads);
-  bound.steps.push_back({"attention", [=](Queue& queue) {
-    kernel<<<static_cast<unsigned>(work.tiling.blocks()), Shape::kThreads, dynamic, stream(queue)>>>(work);
-    ROOFLINE_CUDA_LAUNCHED("tiled_kernel");
-  }});
+  const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, static_cast<std::size_t>(shared_bytes));
+  record(bound.plan, "", facts, work.tiling.blocks(), Shape::kThreads);
+  bound.steps.push_back(
+      {"attention", launching("tiled_kernel", kernel, {work.tiling.blocks(), Shape::kThreads, shared_bytes}, work)});
   return bound;
 }
 

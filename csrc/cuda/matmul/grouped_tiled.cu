@@ -46,16 +46,12 @@ void add_product(Bound& bound, const char* step, GroupedWork work, std::int64_t 
                       " bytes of shared memory, this GPU gives a block " + std::to_string(gpu.shared_bytes_per_block));
   work.slots = buffers.slots;
   allow_shared(device, kernel, buffers.shared_bytes);
-  const std::size_t dynamic = static_cast<std::size_t>(buffers.shared_bytes);
-  const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, dynamic);
+  const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, static_cast<std::size_t>(buffers.shared_bytes));
   const std::int64_t items = product({tiles, ceil_div(work.columns, Shape::kColumns)}, "grouped_matmul: tiles");
   work.blocks = persistent_grid(items, gpu.sms, facts.blocks_per_sm);
   record(bound.plan, std::string(step) + "_", facts, work.blocks, Shape::kThreads);
   bound.plan.set(std::string(step) + "_buffers", work.slots);
-  bound.steps.push_back({step, [=](Queue& queue) {
-    kernel<<<static_cast<unsigned>(work.blocks), Shape::kThreads, dynamic, stream(queue)>>>(work);
-    ROOFLINE_CUDA_LAUNCHED("grouped_kernel");
-  }});
+  bound.steps.push_back({step, launching("grouped_kernel", kernel, {work.blocks, Shape::kThreads, buffers.shared_bytes}, work)});
 }
 
 template <class T, int Rows>
@@ -109,10 +105,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   Bound bound;
   bound.plan.set("implementation", "tiled/mma/" + device.properties().architecture());
   record(bound.plan, "route_", kernel_facts(device, route_kernel, kRouteThreads), 1, kRouteThreads);
-  bound.steps.push_back({"route", [=](Queue& queue) {
-    route_kernel<<<1, kRouteThreads, 0, stream(queue)>>>(route);
-    ROOFLINE_CUDA_LAUNCHED("route_kernel");
-  }});
+  bound.steps.push_back({"route", launching("route_kernel", route_kernel, {1, kRouteThreads}, route)});
   GroupedWork up;
   up.a = problem.x, up.token = route.token, up.b = problem.w_up, up.gate = problem.w_gate, up.c = hidden;
   up.tiles = route.tiles, up.tile_count = route.tile_count;
@@ -143,8 +136,7 @@ std::vector<KernelEntry> grouped_matmul_kernels() {
   using K = Kernel<GroupedMatmul, Device>;
   const char* summary =
       "all experts in one launch a matrix, on tensor cores by mma.sync: rows taken from x by token, the activation behind the "
-      "first "
-      "product, results added up by token; routed anew in each launch";
+      "first product, results added up by token; routed anew in each launch";
   std::vector<KernelEntry> all = grouped_matmul_library_kernels();
   all.push_back(entry(K{"tiled", DType::fp16, "sm_80", summary, tiled<Fp16>}));
   all.push_back(entry(K{"tiled", DType::bf16, "sm_80", summary, tiled<Bf16>}));

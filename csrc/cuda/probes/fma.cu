@@ -31,12 +31,9 @@ Bound bind_lanes(const Fma& problem, Device& device) {
   record(bound.plan, "", facts, grid, kFmaThreads);
   bound.plan.set("chains_per_thread", kChains);
   bound.plan.set("chains_resident", Value(grid * kFmaThreads * kChains));
-  bound.steps.push_back({"fma", [problem, grid](Queue& queue) {
-    fma_kernel<V><<<static_cast<unsigned>(grid), kFmaThreads, 0, stream(queue)>>>(
-        static_cast<const T*>(problem.start), static_cast<T*>(problem.result), problem.chains, problem.steps, T(3.f), T(5.f),
-        T(-5.f));
-    ROOFLINE_CUDA_LAUNCHED("fma_kernel");
-  }});
+  bound.steps.push_back({"fma", launching("fma_kernel", fma_kernel<V>, {grid, kFmaThreads}, static_cast<const T*>(problem.start),
+                                          static_cast<T*>(problem.result), problem.chains, problem.steps, T(3.f), T(5.f),
+                                          T(-5.f))});
   return bound;
 }
 

@@ -62,11 +62,7 @@ Bound bind(const MixedIntensity& problem, Device& device) {
   bound.plan.set("chains_per_thread", static_cast<int>(kMixedVectors * 16 / element));
   bound.plan.set("compiled_multiply_adds", known);
   bound.plan.set("workspace_bytes", Value(sum_workspace(work.sum, grid)));
-  bound.steps.push_back({"mixed_intensity", [=](Queue& queue) {
-                           kernel<<<static_cast<unsigned>(grid), kMixedThreads, 0, stream(queue)>>>(work);
-                           ROOFLINE_CUDA_LAUNCHED("mixed_intensity_kernel");
-                           static_cast<void>(memory);
-                         }});
+  bound.steps.push_back({"mixed_intensity", launching("mixed_intensity_kernel", kernel, {grid, kMixedThreads, 0, memory}, work)});
   return bound;
 }
 

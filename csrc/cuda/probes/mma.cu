@@ -56,10 +56,7 @@ Bound bind_mma_sync(const Mma& problem, Device& device) {
   bound.plan.set("implementation", "mma_sync/" + device.properties().architecture());
   bound.plan.set("instruction", instruction);
   record(bound.plan, "", facts, grid, kMmaThreads);
-  bound.steps.push_back({"mma", [kernel = kernel, work](Queue& queue) {
-    kernel<<<static_cast<unsigned>(work.blocks), kMmaThreads, 0, stream(queue)>>>(work);
-    ROOFLINE_CUDA_LAUNCHED("mma_kernel");
-  }});
+  bound.steps.push_back({"mma", launching("mma_kernel", kernel, {grid, kMmaThreads}, work)});
   return bound;
 }
 

@@ -48,11 +48,7 @@ StreamKernel kernel_for(const Stream& problem, By by) {
 
 Bound launched(StreamKernel kernel, const StreamWork& work, std::int64_t grid, int threads, std::shared_ptr<void> memory) {
   Bound bound;
-  bound.steps.push_back({"stream", [=](Queue& queue) {
-                           kernel<<<static_cast<unsigned>(grid), threads, 0, stream(queue)>>>(work);
-                           ROOFLINE_CUDA_LAUNCHED("stream_kernel");
-                           static_cast<void>(memory);
-                         }});
+  bound.steps.push_back({"stream", launching("stream_kernel", kernel, {grid, threads, 0, std::move(memory)}, work)});
   bound.plan.set("workspace_bytes", Value(sum_workspace(work.sum, grid)));
   return bound;
 }

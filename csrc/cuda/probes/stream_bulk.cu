@@ -94,12 +94,7 @@ Bound shared(const Stream& problem, Device& device) {
   record(bound.plan, "", facts, grid, kSharedThreads);
   bound.plan.set("bytes_per_sm", Value(own));
   bound.plan.set("workspace_bytes", Value(sum_workspace(work.sum, grid)));
-  bound.steps.push_back({"stream", [=](Queue& queue) {
-                           shared_kernel<<<static_cast<unsigned>(grid), kSharedThreads, static_cast<std::size_t>(chunk),
-                                           stream(queue)>>>(work, chunk);
-                           ROOFLINE_CUDA_LAUNCHED("shared_kernel");
-                           static_cast<void>(memory);
-                         }});
+  bound.steps.push_back({"stream", launching("shared_kernel", shared_kernel, {grid, kSharedThreads, chunk, memory}, work, chunk)});
   return bound;
 }
 

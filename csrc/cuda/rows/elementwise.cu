@@ -40,11 +40,8 @@ Bound map(const char* step, std::int64_t elements, const void* x, void* y, DType
   Bound bound;
   const auto kernel = map_kernel<F, T>;
   const std::int64_t grid = plan_elements(bound, device, kernel, threads_of(run), 1, vectors, dtype);
-  bound.steps.push_back({step, [=](Queue& queue) {
-                           kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(
-                               static_cast<const T*>(x), static_cast<T*>(y), run);
-                           ROOFLINE_CUDA_LAUNCHED("map_kernel");
-                         }});
+  bound.steps.push_back(
+      {step, launching("map_kernel", kernel, {grid, kElementThreads}, static_cast<const T*>(x), static_cast<T*>(y), run)});
   return bound;
 }
 
@@ -72,12 +69,9 @@ Bound silu_mul(const ops::SiluMul& problem, std::int64_t pitch, Device& device) 
   const Run<T> run(static_cast<const T*>(problem.gate), columns, vectors);
   const std::int64_t segments = ceil_div(threads_of(run), kElementThreads);
   const std::int64_t grid = plan_elements(bound, device, kernel, rows * segments * kElementThreads, 1, vectors, problem.dtype);
-  bound.steps.push_back({"silu_mul", [=, of_row = Divisor(static_cast<int>(segments))](Queue& queue) {
-                           kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(
-                               static_cast<const T*>(problem.gate), static_cast<const T*>(problem.up), static_cast<T*>(problem.y),
-                               run, pitch, of_row);
-                           ROOFLINE_CUDA_LAUNCHED("map2_kernel");
-                         }});
+  bound.steps.push_back({"silu_mul", launching("map2_kernel", kernel, {grid, kElementThreads}, static_cast<const T*>(problem.gate),
+                                               static_cast<const T*>(problem.up), static_cast<T*>(problem.y), run, pitch,
+                                               Divisor(static_cast<int>(segments)))});
   return bound;
 }
 
@@ -106,11 +100,8 @@ Bound convert(const ops::Convert& problem, Device& device) {
   const std::int64_t grid =
       plan_elements(bound, device, convert_kernel, ceil_div(problem.elements, kGroup), kConvertUnroll, vectors, problem.dtype);
   const AnyTensor x = {const_cast<void*>(problem.x), problem.dtype}, y = {problem.y, problem.out_dtype};
-  bound.steps.push_back({"convert", [=, elements = problem.elements](Queue& queue) {
-                           convert_kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(x, y, elements,
-                                                                                                              groups);
-                           ROOFLINE_CUDA_LAUNCHED("convert_kernel");
-                         }});
+  bound.steps.push_back(
+      {"convert", launching("convert_kernel", convert_kernel, {grid, kElementThreads}, x, y, problem.elements, groups)});
   return bound;
 }
 
@@ -134,10 +125,7 @@ Bound adam(const ops::Adam& problem, Device& device) {
   Bound bound;
   const std::int64_t grid =
       plan_elements(bound, device, adam_kernel, ceil_div(problem.elements, kGroup), kAdamUnroll, vectors, problem.dtype);
-  bound.steps.push_back({"adam", [=](Queue& queue) {
-                           adam_kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(work);
-                           ROOFLINE_CUDA_LAUNCHED("adam_kernel");
-                         }});
+  bound.steps.push_back({"adam", launching("adam_kernel", adam_kernel, {grid, kElementThreads}, work)});
   return bound;
 }
 

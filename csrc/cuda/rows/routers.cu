@@ -36,12 +36,9 @@ Bound topk(const ops::Topk& problem, const void* bias, Device& device) {
   bound.plan.set("vector_bytes", plan.listed && work.vectors ? 16 : static_cast<int>(sizeof(T)));
   bound.plan.set("exponentials", Value(problem.tokens * (of_all ? problem.experts : problem.experts_per_token)));
   bound.plan.set("workspace_bytes", 0);
-  bound.steps.push_back({"topk", [=](Queue& queue) {
-                           kernel<<<static_cast<unsigned>(grid), kTopkThreads, 0, stream(queue)>>>(
-                               static_cast<const T*>(problem.logits), static_cast<float*>(problem.weights),
-                               static_cast<std::int32_t*>(problem.chosen), work);
-                           ROOFLINE_CUDA_LAUNCHED("a router");
-                         }});
+  bound.steps.push_back({"topk", launching("a router", kernel, {grid, kTopkThreads}, static_cast<const T*>(problem.logits),
+                                           static_cast<float*>(problem.weights), static_cast<std::int32_t*>(problem.chosen),
+                                           work)});
   return bound;
 }
 

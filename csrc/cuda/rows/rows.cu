@@ -47,8 +47,7 @@ Bound bind_rows(const char* variant, const char* step, const ops::Rows& problem,
   const RowPlan& plan = chosen.plan;
   const KernelFacts facts = kernel_facts(device, kernel, plan.threads);
   const std::int64_t tiles = ceil_div(problem.rows, plan.rows_per_block());
-  const std::int64_t grid =
-      plan.kept ? passing_grid(tiles) : persistent_grid(tiles, device.properties().sms, facts.blocks_per_sm);
+  const std::int64_t grid = plan.kept ? passing_grid(tiles) : persistent_grid(tiles, device.properties().sms, facts.blocks_per_sm);
   Bound bound;
   bound.plan.set("implementation", std::string(variant) + (plan.kept ? "_kept/" : "_looped/") + device.properties().architecture());
   record(bound.plan, "", facts, grid, plan.threads);
@@ -57,10 +56,7 @@ Bound bind_rows(const char* variant, const char* step, const ops::Rows& problem,
   // Half of L2 is left to what streams past.
   bound.plan.set("row_cached", plan.kept || grid * plan.rows_per_block() * touched <= device.properties().l2_bytes / 2);
   bound.plan.set("workspace_bytes", 0);
-  bound.steps.push_back({step, [=, work = chosen.work, threads = plan.threads](Queue& queue) {
-                           kernel<<<static_cast<unsigned>(grid), threads, 0, stream(queue)>>>(given..., work);
-                           ROOFLINE_CUDA_LAUNCHED("a kernel over rows");
-                         }});
+  bound.steps.push_back({step, launching("a kernel over rows", kernel, {grid, plan.threads}, given..., chosen.work)});
   return bound;
 }
 

@@ -41,11 +41,8 @@ Bound rope(const ops::Rope& problem, Device& device) {
   record(bound.plan, "", facts, grid, kElementThreads);
   bound.plan.set("vector_bytes", vectors ? 16 : static_cast<int>(sizeof(T)));
   bound.plan.set("workspace_bytes", 0);
-  bound.steps.push_back({"rope", [=](Queue& queue) {
-                           kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(
-                               static_cast<T*>(problem.q), static_cast<T*>(problem.k), work);
-                           ROOFLINE_CUDA_LAUNCHED("rope_kernel");
-                         }});
+  bound.steps.push_back({"rope", launching("rope_kernel", kernel, {grid, kElementThreads}, static_cast<T*>(problem.q),
+                                           static_cast<T*>(problem.k), work)});
   return bound;
 }
 
@@ -60,12 +57,10 @@ Bound gather(const ops::Embedding& problem, Device& device, std::int64_t words) 
   record(bound.plan, "", facts, grid, kElementThreads);
   bound.plan.set("vector_bytes", static_cast<int>(sizeof(Word)));
   bound.plan.set("workspace_bytes", 0);
-  bound.steps.push_back({"embedding", [=](Queue& queue) {
-                           kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(
-                               static_cast<const std::int32_t*>(problem.ids), static_cast<const Word*>(problem.table),
-                               static_cast<Word*>(problem.out), problem.tokens, words);
-                           ROOFLINE_CUDA_LAUNCHED("embedding_kernel");
-                         }});
+  bound.steps.push_back({"embedding", launching("embedding_kernel", kernel, {grid, kElementThreads},
+                                                static_cast<const std::int32_t*>(problem.ids),
+                                                static_cast<const Word*>(problem.table), static_cast<Word*>(problem.out),
+                                                problem.tokens, words)});
   return bound;
 }
 
@@ -87,11 +82,8 @@ Bound combine(const Combine& problem, Device& device) {
   Bound bound;
   record(bound.plan, "", facts, grid, kElementThreads);
   bound.plan.set("vector_bytes", static_cast<int>(Width * sizeof(T)));
-  bound.steps.push_back({"combine", [=](Queue& queue) {
-                           kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(
-                               static_cast<const T*>(problem.rows), static_cast<T*>(problem.out), work);
-                           ROOFLINE_CUDA_LAUNCHED("combine_kernel");
-                         }});
+  bound.steps.push_back({"combine", launching("combine_kernel", kernel, {grid, kElementThreads},
+                                              static_cast<const T*>(problem.rows), static_cast<T*>(problem.out), work)});
   return bound;
 }
 

@@ -64,10 +64,8 @@ Bound bind_with(const Attention& problem, Device& device) {
   bound.plan.set("section", work.tiling.section);
   bound.plan.set("workspace_bytes", Value(static_cast<std::int64_t>(sizeof(unsigned))));
   record(bound.plan, "", facts, work.grid, Shape::kThreads);
-  bound.steps.push_back({"attention", [=, keep = memory](Queue& queue) {
-    kernel<<<static_cast<unsigned>(work.grid), Shape::kThreads, Shape::kSharedBytes, stream(queue)>>>(work, maps);
-    ROOFLINE_CUDA_LAUNCHED("warp_specialized_kernel");
-  }});
+  const Grid grid = {work.grid, Shape::kThreads, Shape::kSharedBytes, memory};
+  bound.steps.push_back({"attention", launching("warp_specialized_kernel", kernel, grid, work, maps)});
   return bound;
 }
 

@@ -323,8 +323,7 @@ ROOFLINE_DEVICE void compute_attention(const WarpSpecializedWork& work, const Se
       inverse[half] = 1.f / sum;
       const int row = rows.first + 16 * warp + lane / 4 + 8 * half;
       if (work.logsumexp && lane % 4 == 0 && row < seen.unit_rows)
-        work.logsumexp[rows.unit * work.tiling.unit_rows + row] =
-            (row_max[half] * work.scale + log2_of(sum)) * 0.6931471805599453f;
+        work.logsumexp[rows.unit * work.tiling.unit_rows + row] = (row_max[half] * work.scale + log2_of(sum)) * 0.6931471805599453f;
     }
     // Where there are no more rows the product is of what the buffers hold, and nobody looks at it: products under way are not
     // to depend on a branch.

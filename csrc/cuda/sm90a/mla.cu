@@ -42,8 +42,7 @@ Bound bind(const MlaDecode& problem, Device& device) {
   work.scale = static_cast<float>(1.4426950408889634 /
                                   std::sqrt(static_cast<double>(problem.qk_nope_head_dim + problem.qk_rope_head_dim)));
   const std::int64_t groups = std::max(device.properties().sms / work.row_chunks, 1);
-  work.split =
-      plan_split(problem.batch, ceil_div(problem.seq_kv, Shape::kStepKeys), groups, Shape::kLeastSteps, kBusyComputing);
+  work.split = plan_split(problem.batch, ceil_div(problem.seq_kv, Shape::kStepKeys), groups, Shape::kLeastSteps, kBusyComputing);
 
   const auto map = [&](const void* data, std::int64_t count, std::int64_t columns) {
     return tensor_map("mla_decode", data, problem.dtype, problem.batch, count, columns, Shape::kRows);
@@ -63,18 +62,13 @@ Bound bind(const MlaDecode& problem, Device& device) {
   const std::shared_ptr<void> memory =
       allocate_parts(work, std::int64_t{Shape::kRows} * work.row_chunks, Shape::kRank, device, bound.plan);
   record(bound.plan, "", kernel_facts(device, kernel, Shape::kThreads, Shape::kSharedBytes), grid, Shape::kThreads);
-  bound.steps.push_back({"attention", [=, keep = memory](Queue& queue) {
-    kernel<<<static_cast<unsigned>(grid), Shape::kThreads, Shape::kSharedBytes, stream(queue)>>>(work, maps);
-    ROOFLINE_CUDA_LAUNCHED("latent_kernel");
-  }});
+  bound.steps.push_back({"attention", launching("latent_kernel", kernel, {grid, Shape::kThreads, Shape::kSharedBytes, memory},
+                                                work, maps)});
   if (split_parts(work.split) == 0) return bound;
   const auto merge = merge_kernel<T>;
   const std::int64_t merge_grid = merge_blocks(problem.batch, rows);
   record(bound.plan, "merge_", kernel_facts(device, merge, kMergeThreads), merge_grid, kMergeThreads);
-  bound.steps.push_back({"merge", [=, keep = memory](Queue& queue) {
-    merge<<<static_cast<unsigned>(merge_grid), kMergeThreads, 0, stream(queue)>>>(work);
-    ROOFLINE_CUDA_LAUNCHED("merge_kernel");
-  }});
+  bound.steps.push_back({"merge", launching("merge_kernel", merge, {merge_grid, kMergeThreads, 0, memory}, work)});
   return bound;
 }
 

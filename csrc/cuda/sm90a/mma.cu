@@ -35,10 +35,7 @@ Bound bind_mma_wgmma(const ops::Mma& problem, Device& device) {
   bound.plan.set("implementation", "wgmma/sm_90a");
   bound.plan.set("instruction", Value("m64n256k" + std::to_string(32 / size_bytes(problem.dtype))));
   record(bound.plan, "", facts, grid, kWgmmaThreads);
-  bound.steps.push_back({"mma", [kernel, work](Queue& queue) {
-    kernel<<<static_cast<unsigned>(work.blocks), kWgmmaThreads, kWgmmaSharedBytes, stream(queue)>>>(work);
-    ROOFLINE_CUDA_LAUNCHED("mma_wgmma_kernel");
-  }});
+  bound.steps.push_back({"mma", launching("mma_wgmma_kernel", kernel, {grid, kWgmmaThreads, kWgmmaSharedBytes}, work)});
   return bound;
 }
 
