@@ -83,7 +83,7 @@ class AdamTest : public TableTest<AdamKernels> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, AdamTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, AdamTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 TEST_P(AdamTest, ParametersInFp32) { every_gradient<float>(); }
 TEST_P(AdamTest, ParametersInBf16) { every_gradient<Bf16>(); }

@@ -326,12 +326,9 @@ TEST_P(AttentionTiledTest, GrowingScores) {
         check(table(), {1, 100, 500, head_dim, causal, 0, 0, growth * 16 / head_dim});
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, AttentionNaiveTest, testing::ValuesIn(kNaive),
-                         [](const auto& info) { return std::string(info.param.name); });
-INSTANTIATE_TEST_SUITE_P(Sets, AttentionTiledTest, testing::ValuesIn(kTiled),
-                         [](const auto& info) { return std::string(info.param.name); });
-INSTANTIATE_TEST_SUITE_P(Doubles, AttentionTiledTest, testing::ValuesIn(kDoubles),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sets, AttentionNaiveTest, testing::ValuesIn(kNaive), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Sets, AttentionTiledTest, testing::ValuesIn(kTiled), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Doubles, AttentionTiledTest, testing::ValuesIn(kDoubles), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace roofline::cpu

@@ -148,8 +148,7 @@ TEST_P(BackwardTest, GroupsMasksAndPartsOfTheKeys) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, BackwardTest, testing::ValuesIn(kTested),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sets, BackwardTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace roofline::cpu

@@ -164,8 +164,7 @@ TYPED_TEST(Rows, SoftmaxOfExtremes) {
   for (int i = 24; i < 48; ++i) x.data[i] = from_float<T>(60000.f);
   x.data[60] = from_float<T>(NAN);
   both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
-    emulated::launch(grid, plan.threads, softmax_of<T>(plan), x.data, y.data,
-                     work_for<T>(c, plan, x.data, y.data));
+    emulated::launch(grid, plan.threads, softmax_of<T>(plan), x.data, y.data, work_for<T>(c, plan, x.data, y.data));
     EXPECT_EQ(y[5], 0.0);
     for (int i = 24; i < 48; ++i) EXPECT_NEAR(y[i], 1.0 / 24, eps_of<T>);
     for (int i = 48; i < 72; ++i) EXPECT_TRUE(std::isnan(y[i]));
@@ -204,12 +203,10 @@ TYPED_TEST(Rows, Normalisations) {
     both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
       const RowsWork work = work_for<T>(c, plan, x.data, y.data, kEps);
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, rms_norm_of<T>(plan), x.data, weight.data,
-                       static_cast<T*>(nullptr), y.data, work);
+      emulated::launch(grid, plan.threads, rms_norm_of<T>(plan), x.data, weight.data, static_cast<T*>(nullptr), y.data, work);
       compare([&](std::int64_t row, std::int64_t i) { return at(row, i) * root[row] * weight[i]; }, 4);
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, layer_norm_of<T>(plan), x.data, weight.data, bias.data,
-                       y.data, work);
+      emulated::launch(grid, plan.threads, layer_norm_of<T>(plan), x.data, weight.data, bias.data, y.data, work);
       compare([&](std::int64_t row, std::int64_t i) { return (at(row, i) - mean[row]) * scale[row] * weight[i] + bias[i]; }, 40);
       if (!plan.kept) {
         emulated::launch(grid, plan.threads, bias_relu_rows<T>, x.data, bias.data, y.data, work);

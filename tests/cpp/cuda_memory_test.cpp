@@ -296,8 +296,7 @@ TEST(PointerChase, WhatIsNoPermutationIsSeen) {
 // -- mixed_intensity ----------------------------------------------------------------------------------------------------------
 
 template <class T, int Known>
-void expect_mixed(std::int64_t n, std::int64_t multiply_adds, int every, std::int64_t passes, std::int64_t grid,
-                  int shift = 0) {
+void expect_mixed(std::int64_t n, std::int64_t multiply_adds, int every, std::int64_t passes, std::int64_t grid, int shift = 0) {
   SCOPED_TRACE(std::to_string(n) + " x " + std::to_string(multiply_adds) + " every " + std::to_string(every));
   std::vector<T> memory(n + 16);
   T* a = reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 15) / 16 * 16) + shift;

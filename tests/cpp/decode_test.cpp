@@ -258,10 +258,8 @@ TEST_P(DecodeDoublesTest, MasksWindowsCapsSinksPagesAndRanges) {
   check({.group = 1, .seq_q = 1, .seq_kv = 1000, .head_dim = 64, .growth = 0.002, .ranges = 2});
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, DecodeDoublesTest, testing::ValuesIn(kDoubles),
-                         [](const auto& info) { return std::string(info.param.name); });
-INSTANTIATE_TEST_SUITE_P(Sets, DecodeTest, testing::ValuesIn(kTested),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sets, DecodeDoublesTest, testing::ValuesIn(kDoubles), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Sets, DecodeTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace roofline::cpu

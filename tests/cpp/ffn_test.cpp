@@ -70,7 +70,7 @@ class FfnTest : public TableTest<FfnKernels> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, FfnTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, FfnTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 TEST_P(FfnTest, QuantizesEveryLength) {
   for (int activation = 0; activation < kActivations; ++activation)

@@ -301,7 +301,7 @@ TEST_P(GemmTest, NarrowsToTheNearestNumber) {
   EXPECT_EQ(narrow, (std::vector<std::uint16_t>{0x3C00, 0x3C04, 0x3C0C, 0xC000, 0x7C00}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, GemmTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sets, GemmTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace roofline::cpu

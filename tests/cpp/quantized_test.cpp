@@ -177,7 +177,7 @@ TEST_P(QuantizedTest, EveryRemainderOfInner) {
         for (const bool narrow : {false, true}) check(5, GetParam().table->width - 1, inner, inner, bits, few, narrow, narrow);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, QuantizedTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sets, QuantizedTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace roofline::cpu

@@ -103,8 +103,7 @@ class RoutersTest : public TableTest<RoutersKernels> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, RoutersTest, testing::ValuesIn(kTested),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, RoutersTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 TEST_P(RoutersTest, RoutersOfFp32) { every_router<float>(); }
 TEST_P(RoutersTest, RoutersOfBf16) { every_router<Bf16>(); }

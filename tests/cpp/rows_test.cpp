@@ -68,7 +68,7 @@ class RowsTest : public TableTest<RowsTable> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, RowsTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, RowsTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 TEST_P(RowsTest, Softmax) {
   const Row row = [](const float* x, std::int64_t columns) {
@@ -400,12 +400,10 @@ class RowsOfTest : public RowsTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, RowsOfTest, testing::ValuesIn(kTested),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, RowsOfTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 class RowsOfBf16Test : public RowsOfTest {};
-INSTANTIATE_TEST_SUITE_P(All, RowsOfBf16Test, testing::ValuesIn(kBf16Tested),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, RowsOfBf16Test, testing::ValuesIn(kBf16Tested), testing::PrintToStringParamName());
 
 TEST_P(RowsOfBf16Test, Bf16) { check_all<Bf16>(); }
 TEST_P(RowsOfTest, Fp16) { check_all<Fp16>(); }

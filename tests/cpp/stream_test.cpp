@@ -34,8 +34,7 @@ class StreamTest : public TableTest<StreamKernels> {
   const StreamKernels& table() const { return *GetParam().table; }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, StreamTest, testing::ValuesIn(kTested),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, StreamTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 // Small whole numbers, whose sums are exact in any order.
 template <class T>

@@ -66,8 +66,7 @@ class TokensTest : public TableTest<TokensKernels> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, TokensTest, testing::ValuesIn(kTested),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, TokensTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 TEST_P(TokensTest, RopeOfFp32) { every_table<float>(); }
 TEST_P(TokensTest, RopeOfBf16) { every_table<Bf16>(); }
