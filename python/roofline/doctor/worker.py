@@ -216,10 +216,7 @@ class Onnxruntime(Library):
         for name, where in zip("ab", held, strict=False):
             binding.bind_ortvalue_input(name, where)
         binding.bind_ortvalue_output("c", held[2])
-        return (
-            lambda: session.run_with_iobinding(binding),
-            lambda: tuple(m.astype(np.float64) for m in (a, b, held[2].numpy())),
-        )
+        return (lambda: session.run_with_iobinding(binding), lambda: tuple(m.astype(np.float64) for m in (a, b, held[2].numpy())))
 
 
 class Roofline(Library):

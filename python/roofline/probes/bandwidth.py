@@ -91,19 +91,17 @@ def cache_set_bytes(target: Target, level: str) -> int:
     return min(wanted, most)
 
 
-def stream_problem(
-    target: Target, level: str, access: str, streams: int = 1, dtype: str = "fp32", depth: str = "standard"
-) -> Stream:
+def stream_problem(target: Target, level: str, access: str, *, dtype: str = "fp32", depth: str = "standard") -> Stream:
     """Arrays that come from `level`, and enough passes for a launch. Raises Unsupported where the level cannot be shown."""
     element = dtype_named(dtype).bits // 8
     if level in MEMORIES:
         size = dram_array_bytes(target, depth)
         passes = DRAM_PASSES[target.backend]
-        return _stream(access=access, elements=size // element, passes=passes, streams=streams, dtype=dtype)
+        return _stream(access=access, elements=size // element, passes=passes, dtype=dtype)
     set_bytes, whole, launch = {"cpu": _cpu_set, "cuda": _gpu_set}[target.backend](target, level)
     per_array = max(set_bytes // ARRAYS[access] // whole * whole, whole)
     passes = max(1, launch // (per_array * ARRAYS[access]))
-    return _stream(access=access, elements=max(per_array // element, 1), passes=passes, streams=streams, dtype=dtype)
+    return _stream(access=access, elements=max(per_array // element, 1), passes=passes, dtype=dtype)
 
 
 def _stream(*, access: str, **fields: Any) -> Stream:

@@ -24,7 +24,7 @@ GPU_MIXED_TILE_BYTES = 64 * KIB
 
 
 def mixed_intensity_grid(
-    target: Target, level: str, dtype: str = "fp32", *, flops_per_s: float = 0.0, bytes_per_s: float = 0.0, streams: int = 1
+    target: Target, level: str, dtype: str = "fp32", *, flops_per_s: float = 0.0, bytes_per_s: float = 0.0
 ) -> list[MixedIntensity]:
     """Problems of one level from 1/16 to 256 FLOP/byte in rising order, three an octave; about thirty.
 
@@ -54,7 +54,7 @@ def mixed_intensity_grid(
         size_bytes = max(size // whole, 1) * whole
         pass_s = max(size_bytes / bandwidth, size_bytes * intensity[multiply_adds, every] / compute)
         passes = 1 if level in MEMORIES else max(1, round(MIXED_LAUNCH_S / pass_s))
-        sized = MixedIntensity(elements=size_bytes // element, passes=passes, streams=streams, dtype=dtype)
+        sized = MixedIntensity(elements=size_bytes // element, passes=passes, dtype=dtype)
         found.append(sized.replace(multiply_adds=multiply_adds, every=every))
     return found
 
