@@ -166,10 +166,7 @@ def test_variants_and_dtypes() -> None:
 
 def test_another_machine() -> None:
     thin = Matmul(rows=1, columns=4096, inner=4096)
-    twice = Machine(
-        name="Twice",
-        ceilings=(bandwidth(200e9, threads=4), fma(800e9, accumulator="fp32", threads=4)),
-    )
+    twice = Machine(name="Twice", ceilings=(bandwidth(200e9, threads=4), fma(800e9, accumulator="fp32", threads=4)))
     m = measured(thin, thin.compulsory_bytes() / 100e9)
     assert by_change(advise(m, machine(), others=[twice]))["Twice"].gain == pytest.approx(2)
 

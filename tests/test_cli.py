@@ -319,10 +319,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, ceilings: str) -> N
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [
-        (b"not json", "is not valid JSON"),
-        (b'{"schema_version": 4, "kind": "machines", "machines": []}', "holds no machine"),
-    ],
+    [(b"not json", "is not valid JSON"), (b'{"schema_version": 4, "kind": "machines", "machines": []}', "holds no machine")],
 )
 def test_damaged_machine_files(content: bytes, said: str, tmp_path: Path, cli: Any) -> None:
     path = tmp_path / "machine.json"

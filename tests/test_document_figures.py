@@ -219,10 +219,7 @@ def q_b_proj(rows: int, inner: int, columns: int, flops_per_s: float, bytes_per_
 
 def fp4_projections(shapes: dict[str, list[int]], rows: list[int]) -> dict[str, dict[str, float]]:
     return {
-        name: {
-            **{str(m): count(narrow(m, shape)).flops_per_byte for m in rows},
-            "limit": growth(narrow(1, shape), "rows").limit,
-        }
+        name: {**{str(m): count(narrow(m, shape)).flops_per_byte for m in rows}, "limit": growth(narrow(1, shape), "rows").limit}
         for name, shape in shapes.items()
     }
 

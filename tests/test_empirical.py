@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from example import bandwidth, fma
+from tables import refused
 
 from roofline.errors import Error
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, SustainedSample
@@ -125,22 +126,17 @@ def test_the_numbers_in_files() -> None:
 POINT = IntensityPoint(intensity_flops_per_byte=1.0, samples=(1.0,))
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"level": "L4"}, "empirical roofline: level must be one of 'L1'"),
-        ({"access": "peek"}, "empirical roofline: access must be one of"),
-        ({"dtype": "fp31"}, "unknown dtype 'fp31'"),
-        ({"status": "fine"}, "empirical roofline: status must be one of"),
-        ({"points": ()}, "empirical roofline DRAM read, fp32: it has no points"),
-        ({"points": (POINT, POINT)}, "the intensity 1 FLOP/byte is there twice"),
-        ({"burst": (1.0, -1.0)}, "burst must be positive"),
-        ({"sustained": load(1.0, 1.0)[::-1]}, "the times of sustained must rise"),
-    ],
+test_bad_rooflines = refused(
+    lambda fields: EmpiricalRoofline(**{"level": "DRAM", "access": "read", "dtype": "fp32", "points": (POINT,), **fields}),
+    ({"level": "L4"}, "empirical roofline: level must be one of 'L1'"),
+    ({"access": "peek"}, "empirical roofline: access must be one of"),
+    ({"dtype": "fp31"}, "unknown dtype 'fp31'"),
+    ({"status": "fine"}, "empirical roofline: status must be one of"),
+    ({"points": ()}, "empirical roofline DRAM read, fp32: it has no points"),
+    ({"points": (POINT, POINT)}, "the intensity 1 FLOP/byte is there twice"),
+    ({"burst": (1.0, -1.0)}, "burst must be positive"),
+    ({"sustained": load(1.0, 1.0)[::-1]}, "the times of sustained must rise"),
 )
-def test_bad_rooflines(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(Error, match=words):
-        EmpiricalRoofline(**{"level": "DRAM", "access": "read", "dtype": "fp32", "points": (POINT,), **fields})
 
 
 @pytest.mark.parametrize(

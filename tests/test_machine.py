@@ -16,6 +16,7 @@ import pytest
 from example import gemm
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import gives, refused
 
 from roofline.errors import Error
 from roofline.machine import (
@@ -183,21 +184,17 @@ def test_two_modes() -> None:
     assert [(mode.value, mode.share, mode.n) for mode in found] == [(50e9, 0.4, 4), (101e9, 0.6, 6)]
 
 
-@pytest.mark.parametrize(
-    ("samples", "values"),
-    [
-        ([100.0] * 5 + [119.0] * 5, [109.5]),  # a gap below 20 %
-        ([100.0] * 5 + [120.0] * 5, [100.0, 120.0]),  # of exactly 20 %
-        ([100.0] * 17 + [50.0] * 3, [50.0, 100.0]),  # 15 % of the samples
-        ([100.0] * 18 + [50.0] * 3, [100.0]),  # 14.3 %: outliers
-        ([100.0] * 3 + [50.0], [100.0]),  # a single sample is no mode, whatever its share
-        ([100.0, 110.0, 120.0, 130.0, 143.0, 157.0], [125.0]),  # a slope, no gap
-        ([10.0] * 3 + [20.0] * 3 + [40.0] * 4, [10.0, 20.0, 40.0]),
-        ([7.0], [7.0]),
-    ],
+test_gaps_and_shares = gives(
+    lambda samples: [mode.value for mode in modes(samples)],
+    ([100.0] * 5 + [119.0] * 5, [109.5]),  # a gap below 20 %
+    ([100.0] * 5 + [120.0] * 5, [100.0, 120.0]),  # of exactly 20 %
+    ([100.0] * 17 + [50.0] * 3, [50.0, 100.0]),  # 15 % of the samples
+    ([100.0] * 18 + [50.0] * 3, [100.0]),  # 14.3 %: outliers
+    ([100.0] * 3 + [50.0], [100.0]),  # a single sample is no mode, whatever its share
+    ([100.0, 110.0, 120.0, 130.0, 143.0, 157.0], [125.0]),  # a slope, no gap
+    ([10.0] * 3 + [20.0] * 3 + [40.0] * 4, [10.0, 20.0, 40.0]),
+    ([7.0], [7.0]),
 )
-def test_gaps_and_shares(samples: list[float], values: list[float]) -> None:
-    assert [mode.value for mode in modes(samples)] == values
 
 
 @given(st.lists(st.floats(min_value=1e-9, max_value=1e15), min_size=1, max_size=60), st.randoms())
@@ -213,35 +210,31 @@ def test_modes_do_not_depend_on_order_and_lie_in_the_samples(samples: list[float
 # -- ceilings -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ceiling", "label"),
-    [
-        (bandwidth("read", 47.2e9), "DRAM read 47.2 GB/s"),
-        (bandwidth("copy", 45e9, variant="non_temporal"), "DRAM copy NT 45.0 GB/s"),
-        (bandwidth("read", 1, samples=(101e9, 50e9) * 3), "DRAM read 101 or 50 GB/s"),
-        (bandwidth("read", 1, "L1", samples=(1.2e12, 900e9) * 3), "L1 read 1.2 TB/s or 900 GB/s"),
-        (compute("fp32", 220e9), "fp32 avx2 220 GFLOP/s"),
-        (compute("bf16", 691e12, "", accumulator="fp32", unit="tensor"), "bf16→fp32 tensor 691 TFLOP/s"),
-        (compute("fp64", 1e11, "", probe="gemm.square"), "fp64 GEMM 100 GFLOP/s"),
-        (compute("fp32", 1e11, accumulator="fp32"), "fp32 avx2 100 GFLOP/s"),
-        (latency(3.4e-6), "fork-join 3.40 µs"),
-        (latency(90e-9, "DRAM"), "DRAM latency 90.0 ns"),
-        (latency(90e-9, "DRAM", pages="huge"), "DRAM latency 90.0 ns"),
-        (latency(120e-9, "DRAM", pages="small"), "DRAM latency 4 KiB pages 120 ns"),
-        (latency(90e-9, operator="core_to_core", first=0, second=1), "core-to-core 0–1 90.0 ns"),
-        (Ceiling(probe="launch.host", variant="call", samples=(9e-9,)), "call 9.00 ns"),
-        (mixed(330e9), "fp32 avx2 FMA+ADD 330 GFLOP/s"),
-        (compute("fp32", 9e9, "", probe="exp"), "fp32 exp 9.00 GFLOP/s"),
-        (gemm(2048, 200e9), "fp32 GEMM 200 GFLOP/s"),
-        (gemm(2047, 180e9), "fp32 GEMM 2047 180 GFLOP/s"),
-        (gemm(1, 180e9, columns=4096, inner=8192), "fp32 GEMM 1×4096×8192 180 GFLOP/s"),
-        (strided(9e9), "DRAM read stride 16 9.00 GB/s"),
-        (scalar(90e9, "L1"), "L1 read scalar 90.0 GB/s"),
-        (compute("fp32", 180e9, sustained=True), "fp32 avx2 sustained 180 GFLOP/s"),
-    ],
+test_labels = gives(
+    lambda ceiling: ceiling.label,
+    (bandwidth("read", 47.2e9), "DRAM read 47.2 GB/s"),
+    (bandwidth("copy", 45e9, variant="non_temporal"), "DRAM copy NT 45.0 GB/s"),
+    (bandwidth("read", 1, samples=(101e9, 50e9) * 3), "DRAM read 101 or 50 GB/s"),
+    (bandwidth("read", 1, "L1", samples=(1.2e12, 900e9) * 3), "L1 read 1.2 TB/s or 900 GB/s"),
+    (compute("fp32", 220e9), "fp32 avx2 220 GFLOP/s"),
+    (compute("bf16", 691e12, "", accumulator="fp32", unit="tensor"), "bf16→fp32 tensor 691 TFLOP/s"),
+    (compute("fp64", 1e11, "", probe="gemm.square"), "fp64 GEMM 100 GFLOP/s"),
+    (compute("fp32", 1e11, accumulator="fp32"), "fp32 avx2 100 GFLOP/s"),
+    (latency(3.4e-6), "fork-join 3.40 µs"),
+    (latency(90e-9, "DRAM"), "DRAM latency 90.0 ns"),
+    (latency(90e-9, "DRAM", pages="huge"), "DRAM latency 90.0 ns"),
+    (latency(120e-9, "DRAM", pages="small"), "DRAM latency 4 KiB pages 120 ns"),
+    (latency(90e-9, operator="core_to_core", first=0, second=1), "core-to-core 0–1 90.0 ns"),
+    (Ceiling(probe="launch.host", variant="call", samples=(9e-9,)), "call 9.00 ns"),
+    (mixed(330e9), "fp32 avx2 FMA+ADD 330 GFLOP/s"),
+    (compute("fp32", 9e9, "", probe="exp"), "fp32 exp 9.00 GFLOP/s"),
+    (gemm(2048, 200e9), "fp32 GEMM 200 GFLOP/s"),
+    (gemm(2047, 180e9), "fp32 GEMM 2047 180 GFLOP/s"),
+    (gemm(1, 180e9, columns=4096, inner=8192), "fp32 GEMM 1×4096×8192 180 GFLOP/s"),
+    (strided(9e9), "DRAM read stride 16 9.00 GB/s"),
+    (scalar(90e9, "L1"), "L1 read scalar 90.0 GB/s"),
+    (compute("fp32", 180e9, sustained=True), "fp32 avx2 sustained 180 GFLOP/s"),
 )
-def test_labels(ceiling: Ceiling, label: str) -> None:
-    assert ceiling.label == label
 
 
 def test_the_best_mode_counts() -> None:
@@ -264,25 +257,20 @@ def test_pooling_finds_the_second_mode() -> None:
     assert m.pooled({"operator": "unknown"}, (1.0,)) is m
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"probe": "speed"}, "a ceiling's probe must be one of launch, stream, fma, .* stream.scalar, .*, got 'speed'"),
-        ({"probe": "stream", "level": "L4", "access": "read"}, "level must be one of"),
-        ({"probe": "pointer_chase", "level": "L4"}, "level must be one of"),
-        ({"probe": "stream", "level": "L1", "access": "peek"}, "access must be one of"),
-        ({"probe": "fma", "dtype": "fp31"}, "unknown dtype 'fp31'"),
-        ({"probe": "fma", "dtype": "fp32", "unit": "sparse"}, "unit must be one of"),
-        ({"probe": "launch", "status": "fine"}, "status must be one of"),
-        ({"probe": "launch", "source": "hearsay"}, "source must be one of"),
-        ({"probe": "launch", "samples": ()}, "has no samples"),
-        ({"probe": "launch", "samples": (1.0, 0.0)}, "positive finite"),
-        ({"probe": "launch", "samples": (float("nan"),)}, "positive finite"),
-    ],
+test_bad_ceilings = refused(
+    lambda fields: Ceiling(**{"samples": (1.0,), **fields}),
+    ({"probe": "speed"}, "a ceiling's probe must be one of launch, stream, fma, .* stream.scalar, .*, got 'speed'"),
+    ({"probe": "stream", "level": "L4", "access": "read"}, "level must be one of"),
+    ({"probe": "pointer_chase", "level": "L4"}, "level must be one of"),
+    ({"probe": "stream", "level": "L1", "access": "peek"}, "access must be one of"),
+    ({"probe": "fma", "dtype": "fp31"}, "unknown dtype 'fp31'"),
+    ({"probe": "fma", "dtype": "fp32", "unit": "sparse"}, "unit must be one of"),
+    ({"probe": "launch", "status": "fine"}, "status must be one of"),
+    ({"probe": "launch", "source": "hearsay"}, "source must be one of"),
+    ({"probe": "launch", "samples": ()}, "has no samples"),
+    ({"probe": "launch", "samples": (1.0, 0.0)}, "positive finite"),
+    ({"probe": "launch", "samples": (float("nan"),)}, "positive finite"),
 )
-def test_bad_ceilings(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(Error, match=words):
-        Ceiling(**{"samples": (1.0,), **fields})
 
 
 # -- asking a machine -----------------------------------------------------------------------------------------------------

@@ -88,10 +88,7 @@ def test_arrays_broadcast() -> None:
     assert time_s(flops, moved, ROOFS) == pytest.approx(np.array([[5e-3, 5e-3, 1e-2], [2e-6, 1e-4, 1e-2]]))
     assert bound(flops, moved, ROOFS).tolist() == [["compute", "compute", "DRAM"], ["launch", "DRAM", "DRAM"]]
     # FLOP/s of [2, 1] compute roofs at [3] intensities.
-    assert attainable_flops_per_s([1.0, 2.0, 9.0], [[200e9], [50e9]], 40e9).tolist() == [
-        [40e9, 80e9, 200e9],
-        [40e9, 50e9, 50e9],
-    ]
+    assert attainable_flops_per_s([1.0, 2.0, 9.0], [[200e9], [50e9]], 40e9).tolist() == [[40e9, 80e9, 200e9], [40e9, 50e9, 50e9]]
 
 
 @given(POSITIVE, POSITIVE, POSITIVE)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import refused
 
 from roofline import plot
 from roofline.cli import main
-from roofline.errors import Error
 from roofline.machine import Machine
 from roofline.plot.given import OwnPoint, own_points
 
@@ -48,22 +48,17 @@ def test_files_and_data_frames(tmp_path: Path) -> None:
     assert [p.dtype for p in own_points(frame)] == ["", "fp32"]
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ([("mine", 8)], "point 1: got"),
-        ([("mine", 8, -1)], "'mine': FLOP/s must be positive"),
-        ([("mine", float("nan"), 1)], "FLOP/byte must be positive"),
-        ([("mine", 8, "fast")], "cannot read 'fast' as FLOP/s"),
-        ([("mine", 8, 1, "bf17")], "dtype must be one of"),
-        ([{"name": "mine", "rate": 1}], "lacks flops_per_byte"),
-        ({"mine": 8}, "must be FLOP/byte and FLOP/s"),
-        ("nowhere.csv", "nowhere.csv: cannot be read"),
-    ],
+test_bad_points_are_named = refused(
+    own_points,
+    ([("mine", 8)], "point 1: got"),
+    ([("mine", 8, -1)], "'mine': FLOP/s must be positive"),
+    ([("mine", float("nan"), 1)], "FLOP/byte must be positive"),
+    ([("mine", 8, "fast")], "cannot read 'fast' as FLOP/s"),
+    ([("mine", 8, 1, "bf17")], "dtype must be one of"),
+    ([{"name": "mine", "rate": 1}], "lacks flops_per_byte"),
+    ({"mine": 8}, "must be FLOP/byte and FLOP/s"),
+    ("nowhere.csv", "nowhere.csv: cannot be read"),
 )
-def test_bad_points_are_named(given: Any, says: str) -> None:
-    with pytest.raises(Error, match=says):
-        own_points(given)
 
 
 def test_shares_are_of_what_the_machine_allows() -> None:

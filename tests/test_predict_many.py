@@ -12,6 +12,7 @@ import pytest
 from example import CACHES, bandwidth, fma, gemm, launch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tables import refused
 
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
@@ -28,10 +29,7 @@ def machine(device: str = "cpu") -> Machine:
         bandwidth(rate * share, access, level) for level, rate in rates.items() for access, share in (("read", 1.0), ("copy", 0.8))
     ]
     dtypes = ("fp64", "fp32", "fp16", "int8", "int32")
-    peaks = [
-        *(fma(200e9, dtype) for dtype in dtypes),
-        fma(900e9, "fp16", probe="mma", accumulator="fp32", unit="tensor"),
-    ]
+    peaks = [*(fma(200e9, dtype) for dtype in dtypes), fma(900e9, "fp16", probe="mma", accumulator="fp32", unit="tensor")]
     products = gemm(128, 100e9), gemm(2048, 180e9)
     others = fma(4e9, probe="exp", problem={"operator": "exp"}), launch(), Ceiling(probe="link", samples=(10e9,))
     return Machine(name="Example CPU", device=device, facts=CACHES, ceilings=(*bandwidths, *peaks, *products, *others))
@@ -170,28 +168,23 @@ def test_counts_do_not_overflow() -> None:
     assert found.flops[1] == 2.0**90
 
 
-@pytest.mark.parametrize(
-    ("operator", "fields", "words"),
-    [
-        (Matmul, {"rows": np.array([1, 0])}, "matmul: rows must be between 1 and 2..62, got 0"),
-        (Matmul, {"rows": np.array([1, 2**63 - 1])}, "matmul: rows must be between 1 and 2..62, got 9223372036854775807"),
-        (Matmul, {"rows": np.array([1.0, 2.0])}, "matmul: rows must be an array of integers, got one of float64"),
-        (Matmul, {"rows": np.array([True])}, "rows must be an array of integers, got one of bool"),
-        (Matmul, {"dtype": np.array(["fp32", "fp64"])}, "matmul: dtype must be one value in a batch, got an array"),
-        (Matmul, {"rows": np.array([2**40]), "inner": 2**40}, "matmul: tensor 'a' .1099511627776, 1099511627776. has more than"),
-        (Matmul, {"rows": np.ones(3, int), "inner": np.ones(2, int)}, "matmul: the fields do not broadcast: rows .3., inner .2."),
-        (Matmul, {"sides": np.array([1])}, "matmul: unknown field 'sides'"),
-        (Attention, {"heads": np.array([8, 6]), "kv_heads": 4}, "multiple of kv_heads, got heads 6 and kv_heads 4"),
-        (Attention, {"causal": True, "seq_q": np.array([1, 9]), "seq_kv": np.array([3, 8])}, "seq_q 9 > seq_kv 8"),
-        (GroupedMatmul, {"experts": np.array([16, 4])}, "experts_per_token must be at most experts 4, got 8"),
-        (OPERATORS["stream"], {"streams": np.array([1, 3])}, "stream: streams must be one of 1, 2, 4, 8, got 3"),
-        (RmsNorm, {"eps": np.array([1e-6, -1.0])}, "rms_norm: eps must be above 0, got -1"),
-        (RmsNorm, {"eps": np.array([np.nan])}, "rms_norm: eps must be an array of finite numbers"),
-    ],
+test_bad_arrays = refused(
+    lambda operator, fields: predict_many(machine(), operator, **fields),
+    (Matmul, {"rows": np.array([1, 0])}, "matmul: rows must be between 1 and 2..62, got 0"),
+    (Matmul, {"rows": np.array([1, 2**63 - 1])}, "matmul: rows must be between 1 and 2..62, got 9223372036854775807"),
+    (Matmul, {"rows": np.array([1.0, 2.0])}, "matmul: rows must be an array of integers, got one of float64"),
+    (Matmul, {"rows": np.array([True])}, "rows must be an array of integers, got one of bool"),
+    (Matmul, {"dtype": np.array(["fp32", "fp64"])}, "matmul: dtype must be one value in a batch, got an array"),
+    (Matmul, {"rows": np.array([2**40]), "inner": 2**40}, "matmul: tensor 'a' .1099511627776, 1099511627776. has more than"),
+    (Matmul, {"rows": np.ones(3, int), "inner": np.ones(2, int)}, "matmul: the fields do not broadcast: rows .3., inner .2."),
+    (Matmul, {"sides": np.array([1])}, "matmul: unknown field 'sides'"),
+    (Attention, {"heads": np.array([8, 6]), "kv_heads": 4}, "multiple of kv_heads, got heads 6 and kv_heads 4"),
+    (Attention, {"causal": True, "seq_q": np.array([1, 9]), "seq_kv": np.array([3, 8])}, "seq_q 9 > seq_kv 8"),
+    (GroupedMatmul, {"experts": np.array([16, 4])}, "experts_per_token must be at most experts 4, got 8"),
+    (OPERATORS["stream"], {"streams": np.array([1, 3])}, "stream: streams must be one of 1, 2, 4, 8, got 3"),
+    (RmsNorm, {"eps": np.array([1e-6, -1.0])}, "rms_norm: eps must be above 0, got -1"),
+    (RmsNorm, {"eps": np.array([np.nan])}, "rms_norm: eps must be an array of finite numbers"),
 )
-def test_bad_arrays(operator: type[Operator], fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(Error, match=words):
-        predict_many(machine(), operator, **fields)
 
 
 def test_a_batch_resolves_what_a_problem_does() -> None:

@@ -11,16 +11,7 @@ from roofline.census import census_of
 from roofline.errors import Error
 from roofline.machine import Machine
 from roofline.questions import predict
-from roofline.transformer import (
-    PRESETS,
-    Decode,
-    Quantization,
-    TransformerConfig,
-    advise,
-    from_hugging_face,
-    preset,
-    weights_bytes,
-)
+from roofline.transformer import PRESETS, Decode, Quantization, TransformerConfig, advise, from_hugging_face, preset, weights_bytes
 
 # One E4M3 per 16 numbers; one E8M0 per 32 (OCP Microscaling 1.0); one 16-bit number per 128. One number per tensor is no byte each.
 BITS = {"nvfp4": 4 + 8 / 16, "mxfp4": 4 + 8 / 32, "int4": 4 + 16 / 128, "fp8_e4m3": 8, "fp8_e5m2": 8, "int8": 8}

@@ -26,11 +26,7 @@ def machine(name: str = "Example CPU") -> Machine:
         name=name,
         facts={"threads": 2, "l1_bytes": 32 << 10},
         created_utc="2026-11-21T10:00:00+00:00",
-        ceilings=(
-            bandwidth((40e9, 41e9, 42e9)),
-            fma(200e9, isa="avx2", clock_hz=3.1e9),
-            launch(1e-6),
-        ),
+        ceilings=(bandwidth((40e9, 41e9, 42e9)), fma(200e9, isa="avx2", clock_hz=3.1e9), launch(1e-6)),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from example import bandwidth, bracket
+from tables import gives, refused
 
 import roofline
 from roofline.errors import Error
@@ -77,18 +78,13 @@ def test_a_bracket_without_an_after() -> None:
     assert (open_ended.median_after, open_ended.value, open_ended.moved) == (None, 40e9, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"kind": "speed"}, "bracket 'DRAM read': kind must be one of bandwidth, compute, latency, link, got 'speed'"),
-        ({"before_samples": ()}, "before_samples is empty"),
-        ({"before_samples": (0.0,)}, "before_samples must be positive finite"),
-        ({"after_samples": (float("nan"),)}, "after_samples must be positive finite"),
-    ],
+test_bad_brackets = refused(
+    lambda changes: dataclasses.replace(MEMORY, **changes),
+    ({"kind": "speed"}, "bracket 'DRAM read': kind must be one of bandwidth, compute, latency, link, got 'speed'"),
+    ({"before_samples": ()}, "before_samples is empty"),
+    ({"before_samples": (0.0,)}, "before_samples must be positive finite"),
+    ({"after_samples": (float("nan"),)}, "after_samples must be positive finite"),
 )
-def test_bad_brackets(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(Error, match=words):
-        dataclasses.replace(MEMORY, **changes)
 
 
 # -- measurements ---------------------------------------------------------------------------------------------------------
@@ -139,18 +135,14 @@ def test_energy_by_hand() -> None:
     assert Measurement.from_dict(json.loads(json.dumps(m.to_dict()))) == m
 
 
-@pytest.mark.parametrize(
-    ("changes", "limit"),
-    [
-        ({"flops": {"a": 10**9}}, "compute"),  # 5 ms
-        ({"flops": {"a": 1}, "bytes": {"compulsory": 1}}, "launch"),
-        ({"brackets": ()}, "DRAM"),  # the prediction's
-        ({"brackets": (), "prediction": {}}, ""),
-        ({"brackets": (dataclasses.replace(MEMORY, level=""),), "level": "L3"}, "L3"),
-    ],
+test_which_roof_decides = gives(
+    lambda changes: measurement(**changes).bound,
+    ({"flops": {"a": 10**9}}, "compute"),  # 5 ms
+    ({"flops": {"a": 1}, "bytes": {"compulsory": 1}}, "launch"),
+    ({"brackets": ()}, "DRAM"),  # the prediction's
+    ({"brackets": (), "prediction": {}}, ""),
+    ({"brackets": (dataclasses.replace(MEMORY, level=""),), "level": "L3"}, "L3"),
 )
-def test_which_roof_decides(changes: dict[str, Any], limit: str) -> None:
-    assert measurement(**changes).bound == limit
 
 
 def test_nothing_is_derived_from_nothing() -> None:
@@ -176,18 +168,13 @@ def test_share_of_the_best_mode_by_hand() -> None:
     assert measurement(brackets=(launch,)).share_of_best_mode(machine) == pytest.approx(0.0004)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"status": "fine"}, "measurement of attention: status must be one of ok, contended"),
-        ({"cache_state": "tepid"}, "cache_state must be one of cold, warm, user, got 'tepid'"),
-        ({"samples_s": (1.0, -1.0)}, "samples_s must be positive finite"),
-        ({"steps": {"scores": (float("inf"),)}}, r"steps\['scores'\] must be positive finite"),
-    ],
+test_bad_measurements = refused(
+    lambda changes: measurement(**changes),
+    ({"status": "fine"}, "measurement of attention: status must be one of ok, contended"),
+    ({"cache_state": "tepid"}, "cache_state must be one of cold, warm, user, got 'tepid'"),
+    ({"samples_s": (1.0, -1.0)}, "samples_s must be positive finite"),
+    ({"steps": {"scores": (float("inf"),)}}, r"steps\['scores'\] must be positive finite"),
 )
-def test_bad_measurements(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(Error, match=words):
-        measurement(**changes)
 
 
 # -- keys -----------------------------------------------------------------------------------------------------------------

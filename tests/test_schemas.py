@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tables import gives
 
 from roofline.errors import Error
 from roofline.machine import Ceiling, EmpiricalRoofline
@@ -27,18 +28,14 @@ def test_every_object_says_what_it_has(kind: str) -> None:
     look(schema(kind), kind)
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "found"),
-    [
-        ("threads", "of the probe", {"type": "integer", "minimum": 0, "description": "of the probe"}),
-        ("clock_hz", {}, {"type": ["number", "null"], "minimum": 0}),
-        ("samples", {"minItems": 1}, {"type": "array", "items": {"type": "number", "minimum": 1e-15}, "minItems": 1}),
-        ("label", {}, {"type": "string"}),  # a property
-        ("status", {"enum": ["ok"]}, {"enum": ["ok"]}),
-    ],
+test_types_are_those_of_the_class = gives(
+    lambda name, given: _property(name, given, Ceiling, {}),
+    ("threads", "of the probe", {"type": "integer", "minimum": 0, "description": "of the probe"}),
+    ("clock_hz", {}, {"type": ["number", "null"], "minimum": 0}),
+    ("samples", {"minItems": 1}, {"type": "array", "items": {"type": "number", "minimum": 1e-15}, "minItems": 1}),
+    ("label", {}, {"type": "string"}),  # a property
+    ("status", {"enum": ["ok"]}, {"enum": ["ok"]}),
 )
-def test_types_are_those_of_the_class(name: str, given: Any, found: Any) -> None:
-    assert _property(name, given, Ceiling, {}) == found
 
 
 def test_records_are_definitions() -> None:

@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import gives, refused
 
 from roofline.errors import Error
 from roofline.units import (
@@ -20,91 +21,67 @@ from roofline.units import (
     si_prefix,
 )
 
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (47.2e9, "B/s", "47.2 GB/s"),
-        (0.0, "s", "0 s"),
-        (3.4e-6, "s", "3.40 µs"),
-        (999.4, "FLOP/s", "999 FLOP/s"),
-        (999.6, "FLOP/s", "1.00 kFLOP/s"),  # rounding carries into the next prefix
-        (999.96e9, "B/s", "1.00 TB/s"),
-        (-12.34e3, "B", "-12.3 kB"),
-        (1.0, "s", "1.00 s"),
-        (2.5e21, "FLOP/s", "2500 EFLOP/s"),  # beyond the last prefix
-        (2e-18, "s", "0.00200 fs"),
-        (math.inf, "FLOP/s", "inf FLOP/s"),
-        (None, "s", "–"),
-    ],
+test_si = gives(
+    fmt_si,
+    (47.2e9, "B/s", "47.2 GB/s"),
+    (0.0, "s", "0 s"),
+    (3.4e-6, "s", "3.40 µs"),
+    (999.4, "FLOP/s", "999 FLOP/s"),
+    (999.6, "FLOP/s", "1.00 kFLOP/s"),  # rounding carries into the next prefix
+    (999.96e9, "B/s", "1.00 TB/s"),
+    (-12.34e3, "B", "-12.3 kB"),
+    (1.0, "s", "1.00 s"),
+    (2.5e21, "FLOP/s", "2500 EFLOP/s"),  # beyond the last prefix
+    (2e-18, "s", "0.00200 fs"),
+    (math.inf, "FLOP/s", "inf FLOP/s"),
+    (None, "s", "–"),
 )
-def test_si(value: float | None, unit: str, text: str) -> None:
-    assert fmt_si(value, unit) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "digits", "text"),
-    [
-        (5.7894, 3, "5.79"), (1234.0, 3, "1230"), (0.25, 3, "0.250"), (0.0999999, 3, "0.100"), (99.96, 3, "100"), (7.0, 1, "7"),
-        (0, 3, "0"), (1e-5, 3, "1.00e-05"), (123456789.0, 3, "123000000"), (math.nan, 3, "nan"), (None, 3, "–"),
-    ],
+test_numbers = gives(
+    fmt_number,
+    (5.7894, 3, "5.79"), (1234.0, 3, "1230"), (0.25, 3, "0.250"), (0.0999999, 3, "0.100"), (99.96, 3, "100"), (7.0, 1, "7"),
+    (0, 3, "0"), (1e-5, 3, "1.00e-05"), (123456789.0, 3, "123000000"), (math.nan, 3, "nan"), (None, 3, "–"),
 )  # fmt: skip
-def test_numbers(value: float | None, digits: int, text: str) -> None:
-    assert fmt_number(value, digits) == text
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 B"),
-        (17, "17 B"),
-        (1023, "1023 B"),  # whole bytes are not rounded
-        (1024, "1 KiB"),
-        (1025, "1 KiB"),
-        (1 << 20, "1 MiB"),
-        (32 << 20, "32 MiB"),
-        (3 << 29, "1.5 GiB"),
-        (2**40 - 1, "1 TiB"),
-        (1000 << 10, "1000 KiB"),
-        (None, "–"),
-    ],
+test_bytes = gives(
+    fmt_bytes,
+    (0, "0 B"),
+    (17, "17 B"),
+    (1023, "1023 B"),  # whole bytes are not rounded
+    (1024, "1 KiB"),
+    (1025, "1 KiB"),
+    (1 << 20, "1 MiB"),
+    (32 << 20, "32 MiB"),
+    (3 << 29, "1.5 GiB"),
+    (2**40 - 1, "1 TiB"),
+    (1000 << 10, "1000 KiB"),
+    (None, "–"),
 )
-def test_bytes(size: int | None, text: str) -> None:
-    assert fmt_bytes(size) == text
 
 
-@pytest.mark.parametrize(("share", "text"), [(0.943, "94.3 %"), (1.31, "131 %"), (0.0012, "0.120 %"), (0.0, "0 %"), (None, "–")])
-def test_percentages(share: float | None, text: str) -> None:
-    assert fmt_percent(share) == text
+test_percentages = gives(fmt_percent, (0.943, "94.3 %"), (1.31, "131 %"), (0.0012, "0.120 %"), (0.0, "0 %"), (None, "–"))
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("64KiB", 65536), ("64kib", 65536), ("64kB", 64000), ("1.5 GiB", 1610612736), ("2TiB", 2199023255552), ("4096", 4096),
-        (4096, 4096), ("17 B", 17), ("1e3", 1000), (".5KiB", 512),
-    ],
+test_sizes_are_read = gives(
+    parse_bytes,
+    ("64KiB", 65536), ("64kib", 65536), ("64kB", 64000), ("1.5 GiB", 1610612736), ("2TiB", 2199023255552), ("4096", 4096),
+    (4096, 4096), ("17 B", 17), ("1e3", 1000), (".5KiB", 512),
 )  # fmt: skip
-def test_sizes_are_read(text: str | int, size: int) -> None:
-    assert parse_bytes(text) == size
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("64K", "write KiB .binary. or KB .decimal."),
-        ("64m", "write miB"),
-        ("64 furlongs", "unknown unit 'furlongs'; use KiB"),
-        ("", "write a number and a unit"),
-        ("-5KiB", "write a number and a unit"),
-        ("nan", "write a number and a unit"),
-        ("1e999", "write a number and a unit"),
-        ("0.3KiB", "not a whole number of bytes"),
-    ],
+test_other_sizes_are_refused = refused(
+    parse_bytes,
+    ("64K", "write KiB .binary. or KB .decimal."),
+    ("64m", "write miB"),
+    ("64 furlongs", "unknown unit 'furlongs'; use KiB"),
+    ("", "write a number and a unit"),
+    ("-5KiB", "write a number and a unit"),
+    ("nan", "write a number and a unit"),
+    ("1e999", "write a number and a unit"),
+    ("0.3KiB", "not a whole number of bytes"),
 )
-def test_other_sizes_are_refused(text: str, words: str) -> None:
-    with pytest.raises(Error, match=words):
-        parse_bytes(text)
 
 
 def test_rates_and_times_are_read() -> None:
