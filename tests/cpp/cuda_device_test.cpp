@@ -2,6 +2,7 @@
 // every product by its numbers.
 #include "cuda/launch.cuh"
 #include "on_fake_gpu.h"
+#include "reference.h"
 
 namespace {
 
@@ -230,10 +231,9 @@ TEST_F(OnFakeGpu, EpiloguesAndAlpha) {
       double x = 0;
       for (int l = 0; l < 5; ++l) x += element(DType::bf16, data.a, i / 6 * 5 + l) * element(DType::bf16, data.b, l * 6 + i % 6);
       x *= 0.125;
-      const double want = activation == Activation::none ? x
-                          : activation == Activation::relu
-                              ? std::max(x, 0.0)
-                              : 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+      const double want = activation == Activation::none   ? x
+                          : activation == Activation::relu ? reference::relu(x)
+                                                           : reference::gelu_tanh(x);
       ASSERT_NEAR(element(DType::fp32, data.c, i), want, 1e-6);
     }
   }

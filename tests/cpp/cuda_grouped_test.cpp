@@ -9,6 +9,7 @@
 
 #include "core/random.h"
 #include "cuda/matmul/grouped_tiled.cuh"
+#include "reference.h"
 
 namespace {
 
@@ -82,9 +83,9 @@ void expect_products(const Case& c, Emulation mode) {
           const std::int64_t at = (std::int64_t{expert} * c.inner + k) * c.columns + column;
           sum += left * b.values[at], other += left * gate.values[at];
         }
-        const double want = Shape::kGated             ? other / (1 + std::exp(-other)) * sum
-                            : c.after == After::relu ? std::max(sum, 0.0)
-                            : c.after == After::gelu ? 0.5 * sum * (1 + std::erf(sum * std::sqrt(0.5)))
+        const double want = Shape::kGated             ? reference::silu(other) * sum
+                            : c.after == After::relu ? reference::relu(sum)
+                            : c.after == After::gelu ? reference::gelu(sum)
                                                      : sum;
         const double got = number(T{}, out[std::int64_t{row} * c.columns + column]);
         ASSERT_NEAR(got, want, eps * std::fabs(want) + 1e-5) << "expert " << expert << ", row " << i << ", column " << column;

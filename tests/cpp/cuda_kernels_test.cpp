@@ -20,6 +20,7 @@
 #include "cuda/rows/softmax_cluster.cuh"
 #include "cuda/rows/tokens_kernels.cuh"
 #include "emulated_gpu.h"
+#include "reference.h"
 
 namespace {
 
@@ -50,6 +51,11 @@ struct Guarded {
     return *this;
   }
   double operator[](std::int64_t i) const { return to_float(data[i]); }
+  std::vector<double> values() const {
+    std::vector<double> all;
+    for (std::int64_t i = 0; i < count; ++i) all.push_back((*this)[i]);
+    return all;
+  }
   bool intact() const {
     const auto* first = reinterpret_cast<unsigned char*>(data);
     const auto* last = reinterpret_cast<unsigned char*>(data + count);
@@ -273,22 +279,22 @@ void check_map(double (*want)(double), double slack) {
 
 TYPED_TEST(Rows, Elements) {
   using T = TypeParam;
-  check_map<Relu, T>([](double x) { return std::max(x, 0.0); }, 0);
+  check_map<Relu, T>(reference::relu, 0);
   Guarded<T> own(4099, 1);  // in place
   own.random(7, 6);
   const std::vector<T> before(own.data, own.data + 4099);
   emulated::launch(5, kElementThreads, map_kernel<Relu, T>, own.data, own.data, Run<T>(own.data, 4099, true));
   for (int i = 0; i < 4099; ++i) ASSERT_EQ(own[i], std::max(to_float(before[i]), 0.f)) << i;
   ASSERT_TRUE(own.intact());
-  check_map<GeluErf, T>([](double x) { return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5))); }, 8);
-  check_map<GeluTanh, T>([](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }, 8);
+  check_map<GeluErf, T>(reference::gelu, 8);
+  check_map<GeluTanh, T>(reference::gelu_tanh, 8);
   for (const int shift : {0, 1}) {
     Guarded<T> gate(3001, shift), up(3001, shift), y(3001);
     gate.random(8, 6), up.random(9);
     emulated::launch(3, kElementThreads, map2_kernel<SiluMul, T>, gate.data, up.data, y.data,
                      Run<T>(gate.data, 3001, shift == 0), std::int64_t{3001}, Divisor(3));
     for (int i = 0; i < 3001; ++i) {
-      const double want = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+      const double want = reference::silu(gate[i]) * up[i];
       ASSERT_NEAR(y[i], want, 4 * eps_of<T> * (0.1 + std::abs(want)));
     }
     ASSERT_TRUE(y.intact());
@@ -302,8 +308,7 @@ TYPED_TEST(Rows, Elements) {
                      Run<T>(both.data + columns, columns, columns % 8 == 0), 2 * columns, Divisor(static_cast<int>(segments)));
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t i = 0; i < columns; ++i) {
-        const double up = both[row * 2 * columns + i], gate = both[row * 2 * columns + columns + i];
-        const double want = gate / (1 + std::exp(-gate)) * up;
+        const double want = reference::silu(both[row * 2 * columns + columns + i]) * both[row * 2 * columns + i];
         ASSERT_NEAR(y[row * columns + i], want, 4 * eps_of<T> * (0.1 + std::abs(want))) << row << " " << i;
       }
     ASSERT_TRUE(y.intact());
@@ -371,24 +376,15 @@ TYPED_TEST(Rows, NaiveAttention) {
     emulated::launch(grid(c.heads * c.seq_q), kNaiveThreads, softmax_kernel, scores.data, shape);
     const float* const p = scores.data;
     emulated::launch(grid(value_tiles.tiles()), kNaiveThreads, values_kernel<T>, p, values, out.data, shape, value_tiles);
+    const std::vector<double> of_q = q.values(), of_k = k.values(), of_v = v.values();
     for (std::int64_t head = 0; head < c.heads; ++head)
       for (std::int64_t i = 0; i < c.seq_q; ++i) {
         const std::int64_t seen = c.causal ? i + c.seq_kv - c.seq_q + 1 : c.seq_kv, row = head * c.seq_q + i;
         const std::int64_t first_key = head / shape.group * c.seq_kv;
-        std::vector<double> weights(static_cast<std::size_t>(seen));
-        double largest = -INFINITY, sum = 0;
-        for (std::int64_t j = 0; j < seen; ++j) {
-          double score = 0;
-          for (std::int64_t d = 0; d < c.head_dim; ++d) score += q[row * c.head_dim + d] * k[(first_key + j) * c.head_dim + d];
-          weights[j] = score / std::sqrt(static_cast<double>(c.head_dim));
-          largest = std::max(largest, weights[j]);
-        }
-        for (double& each : weights) sum += each = std::exp(each - largest);
-        for (std::int64_t d = 0; d < c.head_dim; ++d) {
-          double want = 0;
-          for (std::int64_t j = 0; j < seen; ++j) want += weights[j] / sum * v[(first_key + j) * c.head_dim + d];
-          ASSERT_NEAR(out[row * c.head_dim + d], want, eps_of<T> * std::abs(want) + 3e-6) << head << " " << i << " " << d;
-        }
+        const std::vector<double> want = reference::attend(&of_q[row * c.head_dim], &of_k[first_key * c.head_dim],
+                                                           &of_v[first_key * c.head_dim], 0, seen, c.head_dim);
+        for (std::int64_t d = 0; d < c.head_dim; ++d)
+          ASSERT_NEAR(out[row * c.head_dim + d], want[d], eps_of<T> * std::abs(want[d]) + 3e-6) << head << " " << i << " " << d;
         for (std::int64_t j = seen; j < c.seq_kv; ++j) ASSERT_TRUE(std::isnan(scores[row * c.seq_kv + j])) << "a masked score";
       }
     ASSERT_TRUE(out.intact() && scores.intact());
@@ -570,8 +566,7 @@ void check_adam(bool master, bool decayed, bool vectors) {
   work.elements = kN, work.groups = vectors ? kN / kGroup : 0;
   work.beta1 = 0.9f, work.beta2 = 0.999f, work.keep = decayed ? 0.99f : 1.f;
   work.step = 0.01f, work.root = 0.0316f, work.eps = 1e-8f;
-  std::vector<double> p0(kN), g0(kN), m0(kN), v0(kN);
-  for (int i = 0; i < kN; ++i) p0[i] = master ? kept[i] : p[i], g0[i] = g[i], m0[i] = m[i], v0[i] = v[i];
+  const std::vector<double> p0 = master ? kept.values() : p.values(), g0 = g.values(), m0 = m.values(), v0 = v.values();
   emulated::launch(2, kElementThreads, adam_kernel, work);
   for (int i = 0; i < kN; ++i) {
     const double m1 = 0.9 * m0[i] + 0.1 * g0[i], v1 = 0.999 * std::abs(v0[i]) + 0.001 * g0[i] * g0[i];
@@ -600,9 +595,7 @@ void check_rope(int tokens, int heads, int kv_heads, int half) {
   Guarded<T> q(std::int64_t{tokens} * heads * 2 * half), k(std::int64_t{tokens} * kv_heads * 2 * half);
   Guarded<U> cos(tokens * half), sin(tokens * half);
   q.random(16), k.random(17), cos.random(18), sin.random(19);
-  std::vector<double> q0(q.count), k0(k.count);
-  for (std::int64_t i = 0; i < q.count; ++i) q0[i] = q[i];
-  for (std::int64_t i = 0; i < k.count; ++i) k0[i] = k[i];
+  const std::vector<double> q0 = q.values(), k0 = k.values();
   RopeWork work{};
   work.cos = {cos.data, dtype_of<U>}, work.sin = {sin.data, dtype_of<U>};
   work.tokens = tokens, work.heads = heads, work.kv_heads = kv_heads, work.half = half;

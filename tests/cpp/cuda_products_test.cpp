@@ -4,6 +4,7 @@
 #include <map>
 
 #include "on_fake_gpu.h"
+#include "reference.h"
 
 namespace {
 
@@ -310,11 +311,8 @@ struct FfnData {
   }
   double hidden(const std::string& activation, std::int64_t row, std::int64_t column) const {
     const double u = product(up, row, column);
-    if (activation == "relu") return std::max(u, 0.0);
-    if (activation == "gelu") return 0.5 * u * (1 + std::erf(u * std::sqrt(0.5)));
-    if (activation == "gelu_tanh") return 0.5 * u * (1 + std::tanh(std::sqrt(2 / M_PI) * (u + 0.044715 * u * u * u)));
-    const double g = product(gate, row, column);
-    return g / (1 + std::exp(-g)) * u;
+    if (activation == "swiglu") return reference::silu(product(gate, row, column)) * u;
+    return activation == "relu" ? reference::relu(u) : activation == "gelu" ? reference::gelu(u) : reference::gelu_tanh(u);
   }
   void check(const std::string& activation) const {
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -418,24 +416,20 @@ struct AttentionData {
     arguments.add(tensor("v", v, dtype, keys)), arguments.add(tensor("out", out, dtype, queries));
   }
   void check() const {
+    const auto values = [&](const void* tensor, std::int64_t rows) {
+      std::vector<double> all;
+      for (std::int64_t i = 0; i < rows * dim; ++i) all.push_back(element(dtype, tensor, i));
+      return all;
+    };
+    const std::vector<double> of_q = values(q, batch * heads * seq_q), of_k = values(k, batch * kv_heads * seq_kv),
+                              of_v = values(v, batch * kv_heads * seq_kv);
     for (std::int64_t head = 0; head < batch * heads; ++head)
       for (std::int64_t i = 0; i < seq_q; ++i) {
-        const std::int64_t kv = head / (heads / kv_heads) * seq_kv;
-        std::vector<double> weight;
-        double sum = 0;
-        for (std::int64_t j = 0; j < (causal ? i + seq_kv - seq_q + 1 : seq_kv); ++j) {
-          double score = 0;
-          for (std::int64_t d = 0; d < dim; ++d)
-            score += element(dtype, q, (head * seq_q + i) * dim + d) * element(dtype, k, (kv + j) * dim + d);
-          weight.push_back(std::exp(score / std::sqrt(static_cast<double>(dim)))), sum += weight.back();
-        }
-        for (std::int64_t d = 0; d < dim; ++d) {
-          double want = 0;
-          for (std::size_t j = 0; j < weight.size(); ++j)
-            want += weight[j] / sum * element(dtype, v, (kv + static_cast<std::int64_t>(j)) * dim + d);
-          const double got = element(dtype, out, (head * seq_q + i) * dim + d);
-          ASSERT_NEAR(got, want, 4 * half_step(dtype)) << head << " " << i << " " << d;
-        }
+        const std::int64_t kv = head / (heads / kv_heads) * seq_kv * dim, row = (head * seq_q + i) * dim;
+        const std::int64_t seen = causal ? i + seq_kv - seq_q + 1 : seq_kv;
+        const std::vector<double> want = reference::attend(&of_q[row], &of_k[kv], &of_v[kv], 0, seen, dim);
+        for (std::int64_t d = 0; d < dim; ++d)
+          ASSERT_NEAR(element(dtype, out, row + d), want[d], 4 * half_step(dtype)) << head << " " << i << " " << d;
       }
   }
   Memory memory;
@@ -526,10 +520,10 @@ struct GroupedData {
         const std::int64_t expert = j < k ? chosen[token * k + j] : experts + j - k;
         const double weight = j < k ? static_cast<const float*>(gates)[token * k + j] : 1;
         for (std::int64_t i = 0; i < d_ff; ++i) {
-          const double u = product(up, expert, token, i), g = activation == "swiglu" ? product(gate, expert, token, i) : 0;
-          const double hidden = activation == "relu"   ? std::max(u, 0.0)
-                                : activation == "gelu" ? 0.5 * u * (1 + std::erf(u * std::sqrt(0.5)))
-                                                       : g / (1 + std::exp(-g)) * u;
+          const double u = product(up, expert, token, i);
+          const double hidden = activation == "relu"   ? reference::relu(u)
+                                : activation == "gelu" ? reference::gelu(u)
+                                                       : reference::silu(product(gate, expert, token, i)) * u;
           size += std::abs(weight * hidden);
           for (std::int64_t d = 0; d < d_model; ++d)
             want[static_cast<std::size_t>(d)] += weight * hidden * element(dtype, down, (expert * d_ff + i) * d_model + d);

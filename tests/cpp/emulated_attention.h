@@ -13,8 +13,11 @@
 
 #include "core/random.h"
 #include "cuda_emulation.h"
+#include "reference.h"
 
 namespace roofline::cuda {
+
+using reference::attend;
 
 // In fp32, or in 16 bits.
 template <class T>
@@ -41,24 +44,6 @@ struct Operand {
 // The operator's own.
 template <class T>
 constexpr double kTolerance = std::is_same_v<T, float> ? 1e-5 : std::is_same_v<T, Bf16> ? 1.5e-2 : 2e-3;
-
-// softmax(q kᵀ / sqrt(dim)) v of one query over keys [first, last), in float64; and the logarithm of its sum where it is asked for.
-inline std::vector<double> attend(const double* q, const double* k, const double* v, std::int64_t first, std::int64_t last,
-                                  int dim, double* logsumexp = nullptr) {
-  std::vector<double> scores, out(dim, 0.0);
-  double max = -INFINITY, sum = 0;
-  for (std::int64_t j = first; j < last; ++j) {
-    double score = 0;
-    for (int d = 0; d < dim; ++d) score += q[d] * k[j * dim + d];
-    scores.push_back(score / std::sqrt(static_cast<double>(dim)));
-    max = std::max(max, scores.back());
-  }
-  for (double& score : scores) sum += score = std::exp(score - max);
-  if (logsumexp) *logsumexp = max + std::log(sum);
-  for (std::int64_t j = first; j < last; ++j)
-    for (int d = 0; d < dim; ++d) out[d] += scores[j - first] / sum * v[j * dim + d];
-  return out;
-}
 
 struct AttentionShape {
   int batch, heads, kv_heads, seq_q, seq_kv, head_dim;

@@ -12,6 +12,7 @@
 #include "cpu/ffn_kernels.h"
 #include "cpu/isa.h"
 #include "guarded.h"
+#include "reference.h"
 #include "tested.h"
 
 namespace roofline::cpu {
@@ -26,10 +27,10 @@ enum Activation { kRelu, kGelu, kGeluTanh, kSwiGlu, kActivations };
 
 double activated(int activation, double x, double gate) {
   switch (activation) {
-    case kRelu: return std::fmax(x, 0);
-    case kGelu: return x * std::erfc(-x / std::sqrt(2.0)) / 2;
-    case kGeluTanh: return x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))) / 2;
-    default: return x * gate / (1 + std::exp(-gate));
+    case kRelu: return reference::relu(x);
+    case kGelu: return reference::gelu(x);
+    case kGeluTanh: return reference::gelu_tanh(x);
+    default: return x * reference::silu(gate);
   }
 }
 

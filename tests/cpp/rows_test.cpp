@@ -12,6 +12,7 @@
 #include "cpu/isa.h"
 #include "cpu/rows_kernels.h"
 #include "guarded.h"
+#include "reference.h"
 #include "tested.h"
 
 namespace roofline::cpu {
@@ -35,8 +36,6 @@ std::vector<std::int64_t> lengths() {
   for (const std::int64_t n : {127, 128, 1000, 4096, 4097, 8195, 20011}) all.push_back(n);
   return all;
 }
-
-double tail(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
 class RowsTest : public TableTest<RowsTable> {
  protected:
@@ -237,7 +236,7 @@ TEST_P(RowsTest, GeluLengths) {
   check(
       [](const float* x, std::int64_t columns) {
         std::vector<double> y;
-        for (std::int64_t i = 0; i < columns; ++i) y.push_back(x[i] * tail(x[i]));
+        for (std::int64_t i = 0; i < columns; ++i) y.push_back(reference::gelu(x[i]));
         return y;
       },
       [&](auto x, auto y, auto rows, auto columns) { table().gelu[0](x, y, rows * columns); }, 5e-7, 3);
@@ -250,7 +249,7 @@ TEST_P(RowsTest, GeluIsAccurateOverItsRange) {
   table().gelu[0](x.data(), y.data(), n);
   double absolute = 0, relative = 0, near_zero = 0;
   for (std::int64_t i = 0; i < n; ++i) {
-    const double expected = x[i] * tail(x[i]);
+    const double expected = reference::gelu(x[i]);
     absolute = std::max(absolute, std::abs(y[i] - expected) / std::max(1.0, std::abs(double{x[i]})));
     if (expected == 0 || x[i] < -5) continue;
     const double error = std::abs(y[i] / expected - 1);
@@ -278,7 +277,7 @@ TEST_P(RowsTest, SiluMul) {
     table().silu_mul[0](gate.data(), up.data(), y.data(), n);
     ASSERT_TRUE(y.guarded()) << n;
     for (std::int64_t i = 0; i < n; ++i) {
-      const double expected = gate[i] / (1 + std::exp(-double{gate[i]})) * up[i];
+      const double expected = reference::silu(gate[i]) * up[i];
       ASSERT_NEAR(y[i], expected, 1e-6 * std::abs(expected) + 1e-30) << n << " " << gate[i];
     }
     table().silu_mul[0](gate.data(), up.data(), up.data(), n);
@@ -298,8 +297,7 @@ TEST_P(RowsTest, GeluByTanhIsAccurateOverItsRange) {
   for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(-15 + 30.0 * double(i) / double(n - 1));
   table().gelu_tanh[0](x.data(), y.data(), n);
   for (std::int64_t i = 0; i < n; ++i) {
-    const double a = x[i], u = std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a);
-    const double expected = a / (1 + std::exp(-2 * u));
+    const double a = x[i], expected = reference::gelu_tanh(a);
     ASSERT_NEAR(y[i], expected, 2e-5 * std::abs(expected) * (a < -3) + 1.5e-6 * std::abs(expected) * (a >= -3) + 2e-37) << a;
   }
   const float infinity = std::numeric_limits<float>::infinity();
@@ -429,14 +427,14 @@ void check_every_gelu(const Kernels& kernels, double (*gelu)(double), double flu
     }
   }
 }
-double erf_gelu(double x) { return x * tail(x); }
-double tanh_gelu(double x) { return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 TEST_P(RowsOfBf16Test, GeluOfEveryBf16) {
   const double flushed = std::string(GetParam().name) == "avx512_bf16" ? 0x1.01p-126 : 0;  // its conversions make denormals 0
-  check_every_gelu<Bf16>(of<Bf16>().gelu, erf_gelu, flushed), check_every_gelu<Bf16>(of<Bf16>().gelu_tanh, tanh_gelu, flushed);
+  check_every_gelu<Bf16>(of<Bf16>().gelu, reference::gelu, flushed);
+  check_every_gelu<Bf16>(of<Bf16>().gelu_tanh, reference::gelu_tanh, flushed);
 }
 TEST_P(RowsOfTest, GeluOfEveryFp16) {
-  check_every_gelu<Fp16>(of<Fp16>().gelu, erf_gelu), check_every_gelu<Fp16>(of<Fp16>().gelu_tanh, tanh_gelu);
+  check_every_gelu<Fp16>(of<Fp16>().gelu, reference::gelu);
+  check_every_gelu<Fp16>(of<Fp16>().gelu_tanh, reference::gelu_tanh);
 }
 // Logits as large as an element has them, next to each other and not: e^x of what is less than the largest by a step is 0 from 2^15 on.
 template <class T, class Kernels>
@@ -512,9 +510,7 @@ TEST_P(RowsTest, ConvertsToEightBits) {
 // c = activation(c + bias), in place.
 TEST_P(RowsTest, FinishesProducts) {
   const std::function<double(double)> activations[] = {
-      [](double x) { return x; }, [](double x) { return std::fmax(x, 0); }, [](double x) { return x * tail(x); },
-      [](double x) { return x / (1 + std::exp(-2 * std::sqrt(2 / std::acos(-1)) * (x + 0.044715 * x * x * x))); },
-      [](double x) { return x / (1 + std::exp(-x)); }};
+      [](double x) { return x; }, reference::relu, reference::gelu, reference::gelu_tanh, reference::silu};
   for (int activation = 0; activation < 5; ++activation)
     for (const bool with_bias : {false, true})
       for (const std::int64_t n : {1, 7, 16, 37, 1000}) {
