@@ -2,9 +2,9 @@
 // streams, with what they need next on its way. More rows: blocks of inner, so that a strip of b stays in the first cache and a packed
 // block of a in the second, and a tile of c lies in registers (Goto and van de Geijn, 2008).
 //
-// What a strip holds is a class of its own: `Sum` (the arithmetic), `kWide` (fp32 already), kRowBytes, and `read` of row base + u, where
-// base is a multiple of 4 and u below 4; with `kBegun` sums begin with the row behind the last. Everything is internal to the file that
-// includes it.
+// What a strip holds is a class of its own: `Sum` (the arithmetic, whose `Of` is how a word of a lies), `kWide` (fp32 already),
+// kRowBytes, and `read` of row base + u, where base is a multiple of 4 and u below 4; with `kBegun` sums begin with the row behind
+// the last. Everything is internal to the file that includes it.
 #pragma once
 
 #include <utility>
@@ -25,6 +25,7 @@ constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : kLanes == 4 ? 12
 
 struct Floats {
   static constexpr bool kBegun = false;
+  using Of = float;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #if defined(__FMA__) && !defined(ROOFLINE_SIMDE) && !defined(ROOFLINE_SCALAR)
     // From an intrinsic the compiler moves the sums of a whole tile between registers, and a third of them to the stack.
@@ -40,6 +41,7 @@ struct Floats {
 // Of words of two 16-bit numbers. Exact.
 struct Integers {
   static constexpr bool kBegun = false;
+  using Of = float;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_pairs(a, b, c); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add_words(a, b); }
 };
@@ -70,10 +72,11 @@ struct Panel {
   }
 };
 
+template <class Word>
 struct Plain {
-  const float* a;
+  const Word* a;
   Index stride;
-  ROOFLINE_INLINE float at(const Plain& p, int row, Index k) { return p.a[row * p.stride + k]; }
+  ROOFLINE_INLINE Word at(const Plain& p, int row, Index k) { return p.a[row * p.stride + k]; }
   ROOFLINE_INLINE void fetch(const Plain&, Index) {}
 };
 
@@ -149,7 +152,8 @@ ROOFLINE_INLINE Index in_flight(const GemmPart& part) { return kInFlight / part.
 template <class B, bool Ahead, int Rows>
 void add_product(const float* a, Index stride, const char* b, Index n, float* into, Index ahead) {
   Vec sums[Rows][2];
-  multiply<B, Ahead>(Plain{a, stride}, b, n, sums, ahead);
+  using Word = typename B::Sum::Of;
+  multiply<B, Ahead>(Plain<Word>{reinterpret_cast<const Word*>(a), stride}, b, n, sums, ahead);
 #pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
@@ -303,10 +307,11 @@ void pack_panels_of(const GemmPart& part, Index k, Index n, float* panels) {
   const auto* const a = static_cast<const Element*>(part.a) + k;
   in_tiles(part.rows, [&](Index row, Index rows) { pack_panel(a + row * part.inner, part.inner, rows, n, panels + row * n); });
 }
-[[maybe_unused]] void pack_panels(const GemmPart& part, Index k, Index n, float* panels) {
+template <class Sum>
+void pack_panels(const GemmPart& part, Index k, Index n, float* panels) {
   const auto pack = part.a_stored == Stored::bf16   ? pack_panels_of<Bf16>
                     : part.a_stored == Stored::fp16 ? pack_panels_of<Fp16>
-                                                    : pack_panels_of<float>;
+                                                    : pack_panels_of<typename Sum::Of>;
   pack(part, k, n, panels);
 }
 
@@ -329,7 +334,7 @@ void block(const Part& part) {
     const Index n = least(part.inner_block, part.inner - k);
     const bool last = part.to && k + n == part.inner;
     const float* const panels = part.panels ? part.panels + k * part.rows : packed;
-    if (!part.panels) pack_panels(part, k, n, packed);
+    if (!part.panels) pack_panels<typename B::Sum>(part, k, n, packed);
     for (Index s = part.first; s < part.last; ++s) {
       const char* const strip = b + s * bytes;
       // What follows: the block of the next strip, or the next block of the first.
