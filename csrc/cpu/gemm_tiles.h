@@ -94,21 +94,23 @@ ROOFLINE_INLINE void fetch_row(const char* c) {
   fetch_to_write(c + 4 * kWidth - 1);
 }
 
-// sums[Rows][2] of a[Rows][n] b[n][kWidth], while memory is fetched: with Ahead what lies `ahead` bytes further in b, else `ahead`
-// bytes at `next` every four steps, and every eight a row of c, which is written later. All rows at once would fill the queue of
-// what the first cache misses, and unfetched ones hold up the stores. Few rows add up in several phases: a multiply-add waits four
+// sums[Rows][Halves] of a[Rows][n] b[n][Halves kLanes], while memory is fetched: with Ahead what lies `ahead` bytes further in b, else
+// `ahead` bytes at `next` every four steps, and every eight a row of c, which is written later. All rows at once would fill the queue
+// of what the first cache misses, and unfetched ones hold up the stores. Few rows add up in several phases: a multiply-add waits four
 // cycles for the one before.
-template <class B, bool Ahead, int Rows, class A>
-ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][2], Index ahead = 0, const char* next = nullptr,
-                              const char* c = nullptr, Index c_row_bytes = 0) {
+template <class B, bool Ahead, int Rows, int Halves, class A>
+ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][Halves], Index ahead = 0,
+                              const char* next = nullptr, const char* c = nullptr, Index c_row_bytes = 0) {
   using Sum = typename B::Sum;
   constexpr int kPhases = Rows >= 4 ? 1 : Rows >= 2 ? 2 : 4;
-  Vec acc[kPhases][Rows][2];
+  Vec acc[kPhases][Rows][Halves];
 #pragma GCC unroll 4
   for (auto& phase : acc)
 #pragma GCC unroll 14
-    for (auto& row : phase) row[0] = row[1] = zero();
-  const auto step = [&](Vec (&into)[Rows][2], Index base, int u) __attribute__((always_inline)) {
+    for (auto& row : phase)
+#pragma GCC unroll 2
+      for (Vec& half : row) half = zero();
+  const auto step = [&](Vec (&into)[Rows][Halves], Index base, int u) __attribute__((always_inline)) {
     Vec low, high;
     if (Ahead && u * B::kRowBytes % 64 == 0)
       for (Index line = 0; line < B::kRowBytes; line += 64) __builtin_prefetch(b + (base + u) * B::kRowBytes + line + ahead, 0, 2);
@@ -117,7 +119,7 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
     for (int r = 0; r < Rows; ++r) {
       const Vec x = set1(A::at(a, r, base + u));
       into[r][0] = Sum::multiply_add(x, low, into[r][0]);
-      into[r][1] = Sum::multiply_add(x, high, into[r][1]);
+      if constexpr (Halves > 1) into[r][1] = Sum::multiply_add(x, high, into[r][1]);
     }
   };
   Index k = 0;
@@ -137,7 +139,7 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
 #pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < Halves; ++half) {
       sums[r][half] = acc[0][r][half];
 #pragma GCC unroll 4
       for (int phase = 1; phase < kPhases; ++phase) sums[r][half] = Sum::plus(sums[r][half], acc[phase][r][half]);
@@ -176,9 +178,9 @@ struct Target {
 };
 
 // step(row, half, lanes) for all vectors of a tile that `columns` reaches, unrolled: an index that varies keeps sums in memory.
-template <int Rows, class Step>
+template <int Rows, int Halves, class Step>
 ROOFLINE_INLINE void each_vector(int columns, Step step) {
-  if (columns == kWidth) {
+  if (Halves == 2 && columns == kWidth) {
 #pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r) step(r, 0, kLanes), step(r, 1, kLanes);
     return;
@@ -186,31 +188,31 @@ ROOFLINE_INLINE void each_vector(int columns, Step step) {
 #pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r) {
     step(r, 0, static_cast<int>(least(columns, kLanes)));
-    if (columns > kLanes) step(r, 1, columns - kLanes);
+    if (Halves == 2 && columns > kLanes) step(r, 1, columns - kLanes);
   }
 }
 
-template <class Element, int Rows>
-ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][2], Element* to, Index stride, int columns) {
-  each_vector<Rows>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
+template <class Element, int Rows, int Halves>
+ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][Halves], Element* to, Index stride, int columns) {
+  each_vector<Rows, Halves>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
     put(to + r * stride + half * kLanes, lanes, sums[r][half]);
   });
 }
 
-// a[Rows][n] b[n][columns] to its target.
-template <class B, int Rows>
+// a[Rows][n] b[n][columns] to its target. Halves: 1 where the first vector of a strip holds all columns.
+template <class B, int Halves, int Rows>
 void tile(const float* a, const char* b, Index n, const Target& target, const char* next, Index fetch) {
   using Sum = typename B::Sum;
-  Vec sums[Rows][2];
+  Vec sums[Rows][Halves];
   const auto* const written = static_cast<const char*>(target.to ? target.to : target.c);
   multiply<B, false>(Panel<Rows>{a}, b, n, sums, fetch, next, written, target.to ? 2 * target.to_stride : 4 * target.c_stride);
   const auto plus = [&](const float* from, Index stride, int columns) __attribute__((always_inline)) {
-    each_vector<Rows>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
+    each_vector<Rows, Halves>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
       sums[r][half] = Sum::plus(sums[r][half], get(from + r * stride + half * kLanes, lanes, zero()));
     });
   };
   const int columns = target.columns;
-  if (Sum::kBegun && target.begun) plus(target.begun, 0, kWidth);
+  if (Sum::kBegun && target.begun) plus(target.begun, 0, Halves * kLanes);
   if (!target.first) plus(target.c, target.c_stride, columns);
   if (!target.to) return put_sums(sums, target.c, target.c_stride, columns);
   if (target.to_stored == Stored::bf16) return put_sums(sums, static_cast<Bf16*>(target.to), target.to_stride, columns);
@@ -222,8 +224,8 @@ template <int... Rows>
 struct Functions {
   template <class B, bool Ahead>
   static constexpr decltype(&add_product<B, Ahead, 1>) kAdd[] = {add_product<B, Ahead, Rows + 1>...};
-  template <class B>
-  static constexpr decltype(&tile<B, 1>) kTile[] = {tile<B, Rows + 1>...};
+  template <class B, int Halves>
+  static constexpr decltype(&tile<B, Halves, 1>) kTile[] = {tile<B, Halves, Rows + 1>...};
 };
 
 template <int... Rows>
@@ -360,15 +362,19 @@ void block(const Part& part) {
                 columns, k + i == 0, k + i == 0 ? Strips::begun(part, strip) : nullptr},
                from_next ? from_next + i / 4 * fetch : nullptr, fetch);
         };
+        const auto tiles_of = [&](auto strips) {
+          using Strip = decltype(strips);
+          return (columns <= kLanes ? OfRows::kTile<Strip, 1> : OfRows::kTile<Strip, 2>)[rows - 1];
+        };
         if constexpr (Strips::kMostDirect > 0)
-          if (direct) return meet(OfRows::kTile<B>[rows - 1], strip + from, 0, n);
+          if (direct) return meet(tiles_of(B{}), strip + from, 0, n);
         // The first rows meet b while it is widened, some rows of it at a time: the stores take longer than all else of that, and
         // have the time of the multiply-adds to drain.
         if constexpr (!B::kWide)
           for (Index i = 0, some; i < n; i += some) {
             some = least(row ? n : kWidened, n - i);
             if (!row) Strips::widen(part, strip, k + i, some, wide + i * kWidth);
-            meet(OfRows::kTile<Wide>[rows - 1], wide + i * kWidth, i, some);
+            meet(tiles_of(Wide{}), wide + i * kWidth, i, some);
           }
       });
     }
