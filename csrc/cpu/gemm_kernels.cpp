@@ -180,7 +180,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     {few<Rows<WideStrip<Floats>>>, few<Rows<Bf16Strip>>, few<Rows<Fp16Strip>>, few<Rows<Int8Strip>>, few<Rows<Fp8Strip>>},
     {block<Rows<WideStrip<Floats>>>, block<Rows<Bf16Strip>>, block<Rows<Fp16Strip>>, block<Rows<Int8Strip>>,
      block<Rows<Fp8Strip>>},
-    pack_panels,
+    pack_panels<Floats>,
     1,
     0,
     {pack_wide<float>, pack_wide<Bf16>, pack_wide<Fp16>},

@@ -43,14 +43,14 @@ struct GemmPart {
 // scales [width], zero points [width] if there are any, numbers [padded, width]. `padded` is a multiple of 4; of 4 bits, four rows are
 // words [width / 2]: the 4 bits from 16 (r mod 2) + 8 (r / 2) + 4 h on of word j are row r of column j + h width / 2, plus 8.
 struct QuantizedPart : GemmPart {
-  static constexpr std::int64_t kPadding = 16;  // words behind each row, or plane, of what `fix` and `fix_digits` write
+  static constexpr std::int64_t kPadding = 16;  // words behind each plane of what `fix` writes
   std::int64_t group;    // rows of b that share a scale
   std::int64_t groups;   // of each strip
-  bool longer;           // whether `few` takes twice QuantizedKernels::chunk rows of b at a time
+  int longer;            // how often QuantizedKernels::chunk is doubled: up to twice
   Stored scale;          // of scales and zero points: fp32, bf16, fp16
   bool zeros;
   const float* sums;         // of a [rows, groups, chunks of a group]: of `few` up to tile_rows rows, by `add_up`
-  const float* scales_of_a;  // of `few_fixed` and `few_digits`: as many, by `fix` and `fix_digits`
+  const float* scales_of_a;  // of FixedPoint::few: as many, by `fix`
 };
 
 struct GemmKernels {
@@ -87,26 +87,34 @@ struct GemmKernels {
   std::int64_t block_floats(std::int64_t rows, std::int64_t inner_block) const { return (panel_rows(rows) + width) * inner_block; }
 };
 
+// Few rows of a as whole numbers, rounded, in words of numbers along inner, as many as b has rows side by side.
+struct FixedPoint {
+  int numbers;  // of a word: 2 of 16 bits; 4 of 8 bits, and weights of 8 bits are 128 more, rows in words as of 4 bits; 0: there is none
+  int digits;   // of 8 bits, of each number of a; else 1
+  void (*few)(const QuantizedPart&);
+  // a as rows of `digits` planes of words [groups, (group + 3) / 4 * 4 / numbers], filled up with 0, which times their scale in
+  // scales[rows, groups, chunks] are a, and sums as those of add_up. What is not finite makes its sums NaN.
+  void (*fix)(const float* a, std::uint32_t* words, float* scales, float* sums, std::int64_t rows, std::int64_t inner,
+              std::int64_t group, std::int64_t chunk);
+
+  std::int64_t words(std::int64_t group, std::int64_t groups) const {  // of a row
+    return digits * (groups * ((group + 3) / 4 * 4 / numbers) + QuantizedPart::kPadding);
+  }
+};
+
 // [0]: 8 bits, [1]: 4 bits.
 struct QuantizedKernels {
   int width, tile_rows;   // as those of GemmKernels
   std::int64_t chunk[2];           // rows of b that `few` takes at a time at least
   void (*few[2])(const QuantizedPart&);
-  void (*few_fixed[2])(const QuantizedPart&);  // a are the pairs of `fix`, and b too lies in pairs of rows
   void (*block[2])(const QuantizedPart&);
   // n rows of a strip from k on, in fp32: [n, width].
   void (*widen[2])(const QuantizedPart&, const char* strip, std::int64_t k, std::int64_t n, float* wide);
   // sums[rows, groups, (group - 1) / chunk + 1], the last one of a group over what is left of it.
   void (*add_up)(const float* a, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group, std::int64_t chunk);
-  // As few_fixed, but a are the digits of `fix_digits`. [0] is null, and so is [1] where a set multiplies no bytes.
-  void (*few_digits[2])(const QuantizedPart&);
-  // a in 16 bits, rounded: rows of pairs [groups, (group + 3) / 4 * 2], filled up with 0, which times their scale in
-  // scales[rows, groups, chunks] are a, and sums as those of add_up. What is not finite makes its sums NaN.
-  void (*fix)(const float* a, std::uint32_t* pairs, float* scales, float* sums, std::int64_t rows, std::int64_t inner,
-              std::int64_t group, std::int64_t chunk);
-  // The same with an error of 2^-24 of the largest: of each row three planes [groups, (group + 3) / 4] of words of four digits.
-  void (*fix_digits)(const float* a, std::uint32_t* planes, float* scales, float* sums, std::int64_t rows, std::int64_t inner,
-                     std::int64_t group, std::int64_t chunk);
+  // Of a that has 16 bits, at an error of 2^-16 of the largest of a chunk: [][0], or for some more rows [][1]; of fp32, at 2^-23.9:
+  // [][2].
+  FixedPoint fixed[2][3];
 };
 
 ROOFLINE_DECLARE_TABLES(GemmKernels, gemm);
@@ -115,7 +123,7 @@ extern const GemmKernels gemm_pairs_avx512_bf16;
 #endif
 #if defined(ROOFLINE_HAVE_avx512_vnni)
 extern const GemmKernels gemm_quads_avx512_vnni;
-extern const QuantizedKernels quantized_avx512_vnni;  // adds pairs in one instruction
+extern const QuantizedKernels quantized_avx512_vnni;  // adds four products of bytes in one instruction
 #endif
 #if defined(ROOFLINE_HAVE_amx)
 extern const GemmKernels gemm_amx;

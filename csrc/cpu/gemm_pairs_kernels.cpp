@@ -11,6 +11,7 @@ namespace {
 
 struct Bf16Pairs {
   static constexpr bool kBegun = false;
+  using Of = float;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_bf16_pairs(a, b, c); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add(a, b); }
 };
@@ -42,7 +43,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
     {nullptr, pack_pairs<std::uint16_t>},
     {nullptr, few<Rows<WideStrip<Bf16Pairs>>>},
     {nullptr, block<Rows<WideStrip<Bf16Pairs>>>},
-    pack_panels,
+    pack_panels<Bf16Pairs>,
     1,
     0,
     {nullptr, pack_by_permutes},

@@ -10,14 +10,10 @@ namespace {
 
 struct ByteQuads {
   static constexpr bool kBegun = true;
+  using Of = Int8Quad;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return in_order(add_byte_quads(a, b, c)); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add_words(a, b); }
 };
-
-// As pack_panels, or as int8 lies.
-void pack_words_of_a(const GemmPart& part, Index k, Index n, float* panels) {
-  (part.a_stored == Stored::int8 ? pack_panels_of<Int8Quad> : pack_panels)(part, k, n, panels);
-}
 
 }  // namespace
 
@@ -29,12 +25,12 @@ extern const GemmKernels ROOFLINE_TABLE(gemm_quads) = {
     {nullptr, nullptr, nullptr, pack_quads},
     {nullptr, nullptr, nullptr, few<Rows<WideStrip<ByteQuads>>>},
     {nullptr, nullptr, nullptr, block<Rows<WideStrip<ByteQuads>>>},
-    pack_words_of_a,
+    pack_panels<ByteQuads>,
     1,
     1,
     {},
     {},
-    {nullptr, nullptr, nullptr, offset_words},
+    {nullptr, nullptr, nullptr, copy_words},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
     nullptr,
     nullptr,

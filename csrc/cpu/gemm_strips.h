@@ -110,17 +110,6 @@ constexpr auto pack_pairs = pack_rows_of_words<Number, 2, kWidth, 1>;
   }
 }
 
-// n words of four numbers of int8, 128 more each.
-[[maybe_unused]] void offset_words(const void* x, float* y, Index n) {
-  const auto* const from = static_cast<const char*>(x);
-  for (Index i = 0; i < n; ++i) {
-    std::uint32_t word;
-    __builtin_memcpy(&word, from + 4 * i, sizeof word);
-    word ^= 0x80808080u;
-    __builtin_memcpy(y + i, &word, sizeof word);
-  }
-}
-
 // All strips, of words as wide as numbers of fp32.
 template <Index Width, Index Multiple>
 [[maybe_unused]] void pack_bf16_words(const void* from, Index stride, float* packed, Index columns, Index inner) {

@@ -2,9 +2,9 @@
 // streams, with what they need next on its way. More rows: blocks of inner, so that a strip of b stays in the first cache and a packed
 // block of a in the second, and a tile of c lies in registers (Goto and van de Geijn, 2008).
 //
-// What a strip holds is a class of its own: `Sum` (the arithmetic), `kWide` (fp32 already), kRowBytes, and `read` of row base + u, where
-// base is a multiple of 4 and u below 4; with `kBegun` sums begin with the row behind the last. Everything is internal to the file that
-// includes it.
+// What a strip holds is a class of its own: `Sum` (the arithmetic, whose `Of` is how a word of a lies), `kWide` (fp32 already),
+// kRowBytes, and `read` of row base + u, where base is a multiple of 4 and u below 4; with `kBegun` sums begin with the row behind
+// the last. Everything is internal to the file that includes it.
 #pragma once
 
 #include <utility>
@@ -25,6 +25,7 @@ constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : kLanes == 4 ? 12
 
 struct Floats {
   static constexpr bool kBegun = false;
+  using Of = float;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #if defined(__FMA__) && !defined(ROOFLINE_SIMDE) && !defined(ROOFLINE_SCALAR)
     // From an intrinsic the compiler moves the sums of a whole tile between registers, and a third of them to the stack.
@@ -40,6 +41,7 @@ struct Floats {
 // Of words of two 16-bit numbers. Exact.
 struct Integers {
   static constexpr bool kBegun = false;
+  using Of = float;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_pairs(a, b, c); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add_words(a, b); }
 };
@@ -70,10 +72,11 @@ struct Panel {
   }
 };
 
+template <class Word>
 struct Plain {
-  const float* a;
+  const Word* a;
   Index stride;
-  ROOFLINE_INLINE float at(const Plain& p, int row, Index k) { return p.a[row * p.stride + k]; }
+  ROOFLINE_INLINE Word at(const Plain& p, int row, Index k) { return p.a[row * p.stride + k]; }
   ROOFLINE_INLINE void fetch(const Plain&, Index) {}
 };
 
@@ -91,21 +94,23 @@ ROOFLINE_INLINE void fetch_row(const char* c) {
   fetch_to_write(c + 4 * kWidth - 1);
 }
 
-// sums[Rows][2] of a[Rows][n] b[n][kWidth], while memory is fetched: with Ahead what lies `ahead` bytes further in b, else `ahead`
-// bytes at `next` every four steps, and every eight a row of c, which is written later. All rows at once would fill the queue of
-// what the first cache misses, and unfetched ones hold up the stores. Few rows add up in several phases: a multiply-add waits four
+// sums[Rows][Halves] of a[Rows][n] b[n][Halves kLanes], while memory is fetched: with Ahead what lies `ahead` bytes further in b, else
+// `ahead` bytes at `next` every four steps, and every eight a row of c, which is written later. All rows at once would fill the queue
+// of what the first cache misses, and unfetched ones hold up the stores. Few rows add up in several phases: a multiply-add waits four
 // cycles for the one before.
-template <class B, bool Ahead, int Rows, class A>
-ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][2], Index ahead = 0, const char* next = nullptr,
-                              const char* c = nullptr, Index c_row_bytes = 0) {
+template <class B, bool Ahead, int Rows, int Halves, class A>
+ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][Halves], Index ahead = 0,
+                              const char* next = nullptr, const char* c = nullptr, Index c_row_bytes = 0) {
   using Sum = typename B::Sum;
   constexpr int kPhases = Rows >= 4 ? 1 : Rows >= 2 ? 2 : 4;
-  Vec acc[kPhases][Rows][2];
+  Vec acc[kPhases][Rows][Halves];
 #pragma GCC unroll 4
   for (auto& phase : acc)
 #pragma GCC unroll 14
-    for (auto& row : phase) row[0] = row[1] = zero();
-  const auto step = [&](Vec (&into)[Rows][2], Index base, int u) __attribute__((always_inline)) {
+    for (auto& row : phase)
+#pragma GCC unroll 2
+      for (Vec& half : row) half = zero();
+  const auto step = [&](Vec (&into)[Rows][Halves], Index base, int u) __attribute__((always_inline)) {
     Vec low, high;
     if (Ahead && u * B::kRowBytes % 64 == 0)
       for (Index line = 0; line < B::kRowBytes; line += 64) __builtin_prefetch(b + (base + u) * B::kRowBytes + line + ahead, 0, 2);
@@ -114,7 +119,7 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
     for (int r = 0; r < Rows; ++r) {
       const Vec x = set1(A::at(a, r, base + u));
       into[r][0] = Sum::multiply_add(x, low, into[r][0]);
-      into[r][1] = Sum::multiply_add(x, high, into[r][1]);
+      if constexpr (Halves > 1) into[r][1] = Sum::multiply_add(x, high, into[r][1]);
     }
   };
   Index k = 0;
@@ -134,7 +139,7 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
 #pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < Halves; ++half) {
       sums[r][half] = acc[0][r][half];
 #pragma GCC unroll 4
       for (int phase = 1; phase < kPhases; ++phase) sums[r][half] = Sum::plus(sums[r][half], acc[phase][r][half]);
@@ -149,7 +154,8 @@ ROOFLINE_INLINE Index in_flight(const GemmPart& part) { return kInFlight / part.
 template <class B, bool Ahead, int Rows>
 void add_product(const float* a, Index stride, const char* b, Index n, float* into, Index ahead) {
   Vec sums[Rows][2];
-  multiply<B, Ahead>(Plain{a, stride}, b, n, sums, ahead);
+  using Word = typename B::Sum::Of;
+  multiply<B, Ahead>(Plain<Word>{reinterpret_cast<const Word*>(a), stride}, b, n, sums, ahead);
 #pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
@@ -172,9 +178,9 @@ struct Target {
 };
 
 // step(row, half, lanes) for all vectors of a tile that `columns` reaches, unrolled: an index that varies keeps sums in memory.
-template <int Rows, class Step>
+template <int Rows, int Halves, class Step>
 ROOFLINE_INLINE void each_vector(int columns, Step step) {
-  if (columns == kWidth) {
+  if (Halves == 2 && columns == kWidth) {
 #pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r) step(r, 0, kLanes), step(r, 1, kLanes);
     return;
@@ -182,31 +188,31 @@ ROOFLINE_INLINE void each_vector(int columns, Step step) {
 #pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r) {
     step(r, 0, static_cast<int>(least(columns, kLanes)));
-    if (columns > kLanes) step(r, 1, columns - kLanes);
+    if (Halves == 2 && columns > kLanes) step(r, 1, columns - kLanes);
   }
 }
 
-template <class Element, int Rows>
-ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][2], Element* to, Index stride, int columns) {
-  each_vector<Rows>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
+template <class Element, int Rows, int Halves>
+ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][Halves], Element* to, Index stride, int columns) {
+  each_vector<Rows, Halves>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
     put(to + r * stride + half * kLanes, lanes, sums[r][half]);
   });
 }
 
-// a[Rows][n] b[n][columns] to its target.
-template <class B, int Rows>
+// a[Rows][n] b[n][columns] to its target. Halves: 1 where the first vector of a strip holds all columns.
+template <class B, int Halves, int Rows>
 void tile(const float* a, const char* b, Index n, const Target& target, const char* next, Index fetch) {
   using Sum = typename B::Sum;
-  Vec sums[Rows][2];
+  Vec sums[Rows][Halves];
   const auto* const written = static_cast<const char*>(target.to ? target.to : target.c);
   multiply<B, false>(Panel<Rows>{a}, b, n, sums, fetch, next, written, target.to ? 2 * target.to_stride : 4 * target.c_stride);
   const auto plus = [&](const float* from, Index stride, int columns) __attribute__((always_inline)) {
-    each_vector<Rows>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
+    each_vector<Rows, Halves>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
       sums[r][half] = Sum::plus(sums[r][half], get(from + r * stride + half * kLanes, lanes, zero()));
     });
   };
   const int columns = target.columns;
-  if (Sum::kBegun && target.begun) plus(target.begun, 0, kWidth);
+  if (Sum::kBegun && target.begun) plus(target.begun, 0, Halves * kLanes);
   if (!target.first) plus(target.c, target.c_stride, columns);
   if (!target.to) return put_sums(sums, target.c, target.c_stride, columns);
   if (target.to_stored == Stored::bf16) return put_sums(sums, static_cast<Bf16*>(target.to), target.to_stride, columns);
@@ -218,8 +224,8 @@ template <int... Rows>
 struct Functions {
   template <class B, bool Ahead>
   static constexpr decltype(&add_product<B, Ahead, 1>) kAdd[] = {add_product<B, Ahead, Rows + 1>...};
-  template <class B>
-  static constexpr decltype(&tile<B, 1>) kTile[] = {tile<B, Rows + 1>...};
+  template <class B, int Halves>
+  static constexpr decltype(&tile<B, Halves, 1>) kTile[] = {tile<B, Halves, Rows + 1>...};
 };
 
 template <int... Rows>
@@ -303,10 +309,11 @@ void pack_panels_of(const GemmPart& part, Index k, Index n, float* panels) {
   const auto* const a = static_cast<const Element*>(part.a) + k;
   in_tiles(part.rows, [&](Index row, Index rows) { pack_panel(a + row * part.inner, part.inner, rows, n, panels + row * n); });
 }
-[[maybe_unused]] void pack_panels(const GemmPart& part, Index k, Index n, float* panels) {
+template <class Sum>
+void pack_panels(const GemmPart& part, Index k, Index n, float* panels) {
   const auto pack = part.a_stored == Stored::bf16   ? pack_panels_of<Bf16>
                     : part.a_stored == Stored::fp16 ? pack_panels_of<Fp16>
-                                                    : pack_panels_of<float>;
+                                                    : pack_panels_of<typename Sum::Of>;
   pack(part, k, n, panels);
 }
 
@@ -329,7 +336,7 @@ void block(const Part& part) {
     const Index n = least(part.inner_block, part.inner - k);
     const bool last = part.to && k + n == part.inner;
     const float* const panels = part.panels ? part.panels + k * part.rows : packed;
-    if (!part.panels) pack_panels(part, k, n, packed);
+    if (!part.panels) pack_panels<typename B::Sum>(part, k, n, packed);
     for (Index s = part.first; s < part.last; ++s) {
       const char* const strip = b + s * bytes;
       // What follows: the block of the next strip, or the next block of the first.
@@ -355,15 +362,19 @@ void block(const Part& part) {
                 columns, k + i == 0, k + i == 0 ? Strips::begun(part, strip) : nullptr},
                from_next ? from_next + i / 4 * fetch : nullptr, fetch);
         };
+        const auto tiles_of = [&](auto strips) {
+          using Strip = decltype(strips);
+          return (columns <= kLanes ? OfRows::kTile<Strip, 1> : OfRows::kTile<Strip, 2>)[rows - 1];
+        };
         if constexpr (Strips::kMostDirect > 0)
-          if (direct) return meet(OfRows::kTile<B>[rows - 1], strip + from, 0, n);
+          if (direct) return meet(tiles_of(B{}), strip + from, 0, n);
         // The first rows meet b while it is widened, some rows of it at a time: the stores take longer than all else of that, and
         // have the time of the multiply-adds to drain.
         if constexpr (!B::kWide)
           for (Index i = 0, some; i < n; i += some) {
             some = least(row ? n : kWidened, n - i);
             if (!row) Strips::widen(part, strip, k + i, some, wide + i * kWidth);
-            meet(OfRows::kTile<Wide>[rows - 1], wide + i * kWidth, i, some);
+            meet(tiles_of(Wide{}), wide + i * kWidth, i, some);
           }
       });
     }

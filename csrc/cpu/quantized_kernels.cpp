@@ -2,20 +2,20 @@
 // as they are stored, n, is put right once for each group, scale sum(a (n - zero)) = scale sum(a n) - scale zero sum(a), where sum(a)
 // is the same for all columns. Of 4 bits what is in registers is 1 + n / 16, and the rest is part of the zero point. Where a has 16
 // bits itself it is rounded to 16-bit fixed point with a scale for each chunk of a group, and meets n, or 8 + n of 4 bits: two
-// products in one instruction, at an error of 2^-16 of the largest. a of fp32 becomes three digits of 8 bits, at an error of
-// 2^-23.9, which meet 8 + n: four products in one instruction. For more rows a strip becomes fp32 as it is read from memory, or
-// pairs of bf16 for the kernels that multiply these.
+// products in one instruction, at an error of 2^-16 of the largest. Where one instruction makes four products of 8 bits, a of fp32
+// becomes three digits of these, at an error of 2^-23.9, and some more rows of 16 bits two, where b has 8: they meet 8 + n, or 128 + n
+// of 8 bits. For more rows a strip becomes fp32 as it is read from memory, or pairs of bf16 for the kernels that multiply these.
 #include "cpu/gemm_strips.h"
 
 namespace roofline::cpu {
 namespace {
 
-constexpr float kBase = 250;  // of digits: what is left of a rounded number is at most half of it, which 8 bits hold
+constexpr float kBase = 254;  // of digits: what is left of a rounded number is at most half of it, which 8 bits hold
 
 // in registers = kUnit n + kOffset, for the number n that is meant.
 struct Bytes {
   static constexpr bool kWide = false;
-  static constexpr int kNumbers = 1;  // of a word of a
+  static constexpr int kNumbers = 1, kDigits = 1;  // of a word of a; words of a number
   static constexpr Index kRowBytes = kWidth;
   static constexpr float kUnit = 1, kOffset = 0;
   using Sum = Floats;
@@ -27,7 +27,7 @@ struct Bytes {
 
 struct Nibbles {
   static constexpr bool kWide = false;
-  static constexpr int kNumbers = 1;
+  static constexpr int kNumbers = 1, kDigits = 1;
   static constexpr Index kRowBytes = kLanes;  // four rows are kLanes words
   static constexpr float kUnit = 0.0625f, kOffset = 1.5f;  // 1 + (n + 8) / 16
   using Sum = Floats;
@@ -40,13 +40,13 @@ struct Nibbles {
 
 // The same numbers in pairs of rows, for a in pairs of 16 bits. Their rows are pairs.
 struct BytePairs : Int8Strip {
-  static constexpr int kNumbers = 2;
+  static constexpr int kNumbers = 2, kDigits = 1;
   static constexpr float kUnit = 1, kOffset = 0;
 };
 
 struct NibblePairs {
   static constexpr bool kWide = false;
-  static constexpr int kNumbers = 2;
+  static constexpr int kNumbers = 2, kDigits = 1;
   static constexpr Index kRowBytes = 2 * kLanes;
   static constexpr float kUnit = 1, kOffset = 8;
   using Sum = Integers;
@@ -58,14 +58,24 @@ struct NibblePairs {
 
 #if defined(__AVX512VNNI__) || defined(ROOFLINE_SIMDE)
 // Four rows in the bytes of words, for a in digits of 8 bits. Their rows are fours.
+struct Quads : Integers {
+  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return in_order(add_byte_quads(b, a, c)); }
+};
+
+template <int Digits>
+struct ByteQuads : WideStrip<Quads> {
+  static constexpr bool kWide = false;
+  static constexpr int kNumbers = 4, kDigits = Digits;
+  static constexpr float kUnit = 1, kOffset = 128;
+};
+
+template <int Digits>
 struct NibbleQuads {
   static constexpr bool kWide = false;
-  static constexpr int kNumbers = 4;
+  static constexpr int kNumbers = 4, kDigits = Digits;
   static constexpr Index kRowBytes = 4 * kLanes;
   static constexpr float kUnit = 1, kOffset = 8;
-  struct Sum : Integers {
-    ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return in_order(add_byte_quads(b, a, c)); }
-  };
+  using Sum = Quads;
   ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
     const auto* const p = reinterpret_cast<const std::uint32_t*>(b + (base + u) * kRowBytes);
     low = nibble_quads(p, 0), high = nibble_quads(p, 1);
@@ -74,7 +84,9 @@ struct NibbleQuads {
 #endif
 
 template <class B>
-constexpr Index kChunk = 1024 * B::kNumbers / B::kRowBytes;  // rows of b that `few` takes at a time, or twice as many
+constexpr Index kChunk = 1024 * B::kNumbers / B::kRowBytes;  // rows of b that `few` takes at a time, doubled up to twice
+template <class B>
+constexpr Index kMostChunk = 4 * kChunk<B>;
 
 ROOFLINE_INLINE Vec number(Stored stored, const char* p, Index at) {
   if (stored == Stored::fp32) return load(reinterpret_cast<const float*>(p) + at);
@@ -87,7 +99,7 @@ struct Groups {
   using B = Strip;
   static constexpr int kNumbers = B::kNumbers;
   static constexpr bool kFixed = kNumbers > 1;
-  static constexpr int kDigits = kNumbers == 4 ? 3 : 1;
+  static constexpr int kDigits = B::kDigits;
   static constexpr int kMostRows = kTileRows / kDigits;  // of a tile
   static constexpr Index kMostDirect = 0;  // scales are met as strips are widened
   static constexpr Index kRow = B::kRowBytes / kNumbers;  // bytes of a row of b
@@ -137,7 +149,7 @@ struct Groups {
                         float* into) {
     const Index step = sums_stride(part);
     Vec sums[kDigits * Rows][2];
-    multiply<B, true>(Plain{a, plane(part)}, b, (n + kNumbers - 1) / kNumbers, sums, in_flight(part));
+    multiply<B, true>(Plain<float>{a, plane(part)}, b, (n + kNumbers - 1) / kNumbers, sums, in_flight(part));
     for (int half = 0; half < 2; ++half) {
       Vec scale, away;
       factors(part, group, half, scale, away);
@@ -174,7 +186,7 @@ struct Groups {
             sums + row * kWidth);
       }, kMostRows);
     if constexpr (!kFixed) {
-      alignas(64) float wide[2 * kChunk<B> * kWidth];
+      alignas(64) float wide[kMostChunk<B> * kWidth];
       widen(part, strip, place.k, n, wide);
       add_rows<WideStrip<Floats>, false>(part, a, reinterpret_cast<const char*>(wide), n, sums);
     }
@@ -241,12 +253,12 @@ template <class B>
 void fix(const float* a, std::uint32_t* words, float* scales, float* sums, Index rows, Index inner, Index group, Index chunk) {
   constexpr int kDigits = Groups<B>::kDigits;
   using Digit = std::conditional_t<kDigits == 1, std::uint16_t, std::uint8_t>;
-  constexpr float kUnits = kDigits == 1 ? 1 : kBase * kBase;  // of the first digit
+  constexpr float kUnits = kDigits == 1 ? 1 : kDigits == 2 ? kBase : kBase * kBase;  // of the first digit
   const Vec magic = set1(12582912.0f);
   const Index padded = (group + 3) / 4 * 4, plane = (inner + group - 1) / group * padded + QuantizedPart::kPadding * B::kNumbers;
   auto* to = reinterpret_cast<Digit*>(words);
-  alignas(64) float all[kDigits][2 * kChunk<B> + kLanes];
-  alignas(64) Digit low[2 * kChunk<B> + kLanes];  // bits of these words
+  alignas(64) float all[kDigits][kMostChunk<B> + kLanes];
+  alignas(64) Digit low[kMostChunk<B> + kLanes];  // bits of these words
   for (Index row = 0; row < rows; ++row, to += kDigits * plane) {
     Vec odd = zero();  // NaN where a number is not finite
     float* const of_row = scales;
@@ -290,6 +302,9 @@ void fix(const float* a, std::uint32_t* words, float* scales, float* sums, Index
   }
 }
 
+template <class B>
+constexpr FixedPoint fixed = {B::kNumbers, B::kDigits, few<Groups<B>>, fix<B>};
+
 }  // namespace
 
 extern const QuantizedKernels ROOFLINE_TABLE(quantized) = {
@@ -297,18 +312,13 @@ extern const QuantizedKernels ROOFLINE_TABLE(quantized) = {
     kTileRows,
     {kChunk<Bytes>, kChunk<Nibbles>},
     {few<Groups<Bytes>>, few<Groups<Nibbles>>},
-    {few<Groups<BytePairs>>, few<Groups<NibblePairs>>},
     {block<Groups<Bytes>>, block<Groups<Nibbles>>},
     {widen<Groups<Bytes>>, widen<Groups<Nibbles>>},
     add_up,
 #if defined(__AVX512VNNI__) || defined(ROOFLINE_SIMDE)
-    {nullptr, few<Groups<NibbleQuads>>},
-    fix<NibblePairs>,
-    fix<NibbleQuads>,
+    {{fixed<BytePairs>, fixed<ByteQuads<2>>, fixed<ByteQuads<3>>}, {fixed<NibblePairs>, {}, fixed<NibbleQuads<3>>}},
 #else
-    {},
-    fix<NibblePairs>,
-    nullptr,
+    {{fixed<BytePairs>}, {fixed<NibblePairs>}},
 #endif
 };
 

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostColumns = 512;   // of a part: packing a block of a costs 1 or 2 % of what it is used for
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr int kMostWidth = 64;
-constexpr std::int64_t kMostOfShortChunks = 2;  // rows that memory limits
+constexpr std::int64_t kMostOfPairs = 4;  // rows that memory limits: it gives 8 bits faster to kernels that take them apart
 // Numbers of a that a thread rather prepares again than wakes others, and fetches what they have written.
 constexpr std::int64_t kMadeAgain = 1024;
 
@@ -80,8 +80,9 @@ void pack_header(const QuantizedMatmul& problem, const Packing& packing, const G
   table.narrow[index(packing.scale)](zero, to + packing.header_bytes / 2, table.width);
 }
 
-void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const GemmKernels& table, bool fixed, std::int64_t strip,
-                char* to) {
+// together: rows that lie side by side, where b has 8 bits.
+void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const GemmKernels& table, int together,
+                std::int64_t strip, char* to) {
   const std::int64_t width = table.width, lanes = width / 2, column = strip * width;
   for (std::int64_t group = 0; group < problem.groups; ++group, to += packing.group_bytes) {
     pack_header(problem, packing, table, strip, group, to);
@@ -93,7 +94,8 @@ void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const Ge
         const int number = whole(problem.b, problem.b_dtype, k * problem.columns + column + j);
         const std::int64_t row = k - first;
         if (problem.b_dtype == DType::int8) {
-          numbers[fixed ? (row / 2 * width + j) * 2 + row % 2 : row * width + j] = static_cast<char>(number);
+          const std::int64_t within = row % together, place = together == 4 ? within % 2 * 2 + within / 2 : within;
+          numbers[(row / together * width + j) * together + place] = static_cast<char>(together == 4 ? number + 128 : number);
           continue;
         }
         std::uint32_t word;
@@ -107,14 +109,22 @@ void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const Ge
 
 int which_of(const QuantizedMatmul& problem) { return problem.b_dtype == DType::int8 ? 0 : 1; }
 
+const FixedPoint& fixed_point_of(const QuantizedMatmul& problem, const QuantizedKernels& table) {
+  const auto& fixed = table.fixed[which_of(problem)];
+  if (problem.dtype == DType::fp32) return fixed[2];
+  return fixed[problem.rows > kMostOfPairs && fixed[1].numbers ? 1 : 0];
+}
+
 // Whether a of 16 bits becomes 16-bit fixed point: up to two tiles of rows, beside whose sums what takes weights of 4 bits apart
 // needs the registers of two rows. More rows are faster in strips of pairs, made once for all of them. Not on NEON for 8 bits:
-// two products of pairs are four instructions there, and two of fp32. Few rows of fp32 meet 4 bits in digits: a third of the
-// instructions that take b apart into fp32, and three multiply four numbers, not four.
+// two products of pairs are four instructions there, and two of fp32. Few rows of fp32 become digits: three instructions multiply
+// four numbers, not four, and b is taken apart in a third of the instructions, or in none. But memory gives 8 bits of one row faster
+// to kernels in fp32.
 bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, const QuantizedKernels& table) {
   const std::int64_t most = std::max(table.tile_rows, 2 * (table.tile_rows - 2));
   if (problem.dtype == DType::fp32)
-    return table.few_digits[which_of(problem)] && problem.rows <= GemmKernels::kMostFewRows;
+    return fixed_point_of(problem, table).numbers && problem.rows <= GemmKernels::kMostFewRows &&
+           (problem.b_dtype == DType::int4 || problem.rows > 1);
   return problem.rows <= most && (problem.b_dtype == DType::int4 || isa != Isa::neon);
 }
 
@@ -125,7 +135,7 @@ int streams_of_few_bits(const QuantizedKernels& table, Device& device) {
     static_cast<GemmPart&>(part) = plain;
     part.inner = part.group = plain.inner - 4, part.groups = 1, part.scale = Stored::bf16;
     part.sums = part.scales_of_a = static_cast<const float*>(plain.a);
-    table.few_fixed[1](part);
+    table.fixed[1][0].few(part);
   });
 }
 
@@ -140,8 +150,11 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   const bool few = fixed || rows <= GemmKernels::kMostFewRows;
   const int streams = few ? streams_of_few_bits(*table, device) : 1;
   const bool summed = fixed || rows <= table->tile_rows;  // a over chunks of groups
-  // Arithmetic limits some rows, and the longer a chunk is, the fewer times its sums meet scales: up to what is in flight.
-  const bool longer = summed && rows > kMostOfShortChunks && 2 * streams <= GemmKernels::kMostStreams;
+  // The longer a chunk is, the fewer times its sums meet scales: up to what is in flight. Memory gives 8 bits to one row in pairs
+  // faster in short ones.
+  const int most_longer = !summed || (fixed && rows == 1 && problem.b_dtype == DType::int8) ? 0 : 2;
+  int longer = 0;
+  while (longer < most_longer && streams << longer < GemmKernels::kMostStreams) ++longer;
   const std::int64_t chunk = table->chunk[which] << longer;
   const Blocks most = blocks_of(table->width, table->tile_rows, 1, device.caches());
   const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
@@ -161,13 +174,12 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "quantized_matmul: a in fp32")) : 0;
   const std::int64_t sums_of_a =
       summed ? product({rows, problem.groups, parts_of(problem.group, chunk), 4}, "quantized_matmul: sums of a") : 0;
-  // In fixed point: a in pairs, or planes of digits, with scales beside the sums.
-  const bool digits = fixed && type == Stored::fp32;
-  const std::int64_t fours = problem.groups * parts_of(problem.group, 4), padding = QuantizedPart::kPadding;
-  const std::int64_t pairs = digits ? 3 * (fours + padding) : 2 * fours + padding;  // words of a row
-  const std::int64_t scales_of_a = fixed ? sums_of_a : 0, pair_bytes = fixed ? product({rows, pairs, 4}, "quantized_matmul: a in pairs") : 0;
+  // In fixed point: planes of a, with scales beside the sums.
+  const FixedPoint* const as = &fixed_point_of(problem, *table);
+  const std::int64_t words = fixed ? as->words(problem.group, problem.groups) : 0;  // of a row
+  const std::int64_t scales_of_a = fixed ? sums_of_a : 0, word_bytes = product({rows, words, 4}, "quantized_matmul: a in fixed point");
   // Each thread makes its own of a small a.
-  const std::int64_t copy_bytes = wide_bytes + whole_pages(sums_of_a) + whole_pages(scales_of_a) + whole_pages(pair_bytes);
+  const std::int64_t copy_bytes = wide_bytes + whole_pages(sums_of_a) + whole_pages(scales_of_a) + whole_pages(word_bytes);
   const bool alone = (rows - parts_of(rows, device.threads())) * inner <= kMadeAgain;
   const std::int64_t workspace_bytes = thread_bytes * device.threads() + copy_bytes * (alone ? device.threads() : 1);
   const std::shared_ptr<void> memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
@@ -184,9 +196,9 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   bound.plan.set("column_block", std::min(columns, part_columns));
   bound.plan.set("inner_block", inner_block);
   if (fixed) {
-    bound.plan.set("arithmetic", digits ? "int8" : "int16");
-    bound.plan.set("a_stored", (digits ? "three digits of int8 with a scale for " : "int16 with a scale for ") +
-                                   std::to_string(std::min(problem.group, chunk)) + " numbers");
+    bound.plan.set("arithmetic", type == Stored::fp32 ? "int8" : "int16");  // two products of int8 are as one of int16
+    bound.plan.set("a_stored", (as->digits > 1 ? std::to_string(as->digits) + " digits of int8" : std::string("int16")) +
+                                   " with a scale for " + std::to_string(std::min(problem.group, chunk)) + " numbers");
   }
   if (few) bound.plan.set("streams", streams);
   bound.plan.set("threads", device.threads());
@@ -205,9 +217,8 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
       }
       const std::int64_t each = rows ? sums_of_a / 4 / rows : 0;
       float* const sums_to = copy_of(of_a, worker) + own.first * each;
-      const auto fix = digits ? table->fix_digits : table->fix;
       if (fixed)
-        fix(from, copy_of(fixed_a, worker) + own.first * pairs, copy_of(scales, worker) + own.first * each, sums_to, own.size(),
+        as->fix(from, copy_of(fixed_a, worker) + own.first * words, copy_of(scales, worker) + own.first * each, sums_to, own.size(),
             inner, problem.group, chunk);
       else if (summed)
         table->add_up(from, sums_to, own.size(), inner, problem.group, chunk);
@@ -240,7 +251,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
       part.group = problem.group, part.groups = problem.groups, part.longer = longer;
       part.scale = packing.scale, part.zeros = problem.zero != nullptr;
       part.sums = copy_of(of_a, worker), part.scales_of_a = copy_of(scales, worker);
-      (digits ? table->few_digits : fixed ? table->few_fixed : few ? table->few : table->block)[which](part);
+      (fixed ? as->few : few ? table->few[which] : table->block[which])(part);
       for (std::int64_t row = 0; rounded && row < own.size(); ++row)
         plain->narrow[index(c_type)](part.c + row * n, c + ((own.first + row) * columns + column) * 2, n);
     });
@@ -295,7 +306,8 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   const bool fixed = in_fixed_point(problem, isa, *table);
   const auto begin = Clock::now();
   device.pool().for_each(packing.strips, [&](int, std::int64_t strip) {
-    pack_strip(problem, packing, plain, fixed, strip, static_cast<char*>(packed.get()) + strip * packing.strip_bytes);
+    char* const to = static_cast<char*>(packed.get()) + strip * packing.strip_bytes;
+    pack_strip(problem, packing, plain, fixed ? fixed_point_of(problem, *table).numbers : 1, strip, to);
   });
   const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
@@ -315,7 +327,7 @@ std::vector<KernelEntry> quantized_matmul_kernels() {
   using K = Kernel<QuantizedMatmul, Device>;
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
   return {own(DType::fp32, "our own kernels: b of 8 or 4 bits packed in bind and taken apart in registers; sums in fp32; few rows "
-                           "of a meet 4 bits in three digits of int8 where four products are one instruction"),
+                           "of a become three digits of int8 where four products are one instruction"),
           own(DType::bf16, "as fp32, with a read in bf16; few rows of a become 16-bit fixed point; of many rows b is rounded to "
                            "bf16 where there are kernels for pairs"),
           own(DType::fp16, "as fp32, with a read in fp16; few rows of a become 16-bit fixed point")};

@@ -200,8 +200,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   // Few rows are widened once by each thread; of many fp8 and words, but for those that lie so in a, before a block of them is
   // packed, to rows of whole lines.
   const Stored a_stored = problem.a_is_fp32 ? Stored::fp32 : type;
-  const bool as_words = numbers * size_bytes(problem.dtype) == 4 && !problem.a_is_fp32 && problem.inner == inner * numbers &&
-                        !(few && type == Stored::int8);
+  const bool as_words = numbers * size_bytes(problem.dtype) == 4 && !problem.a_is_fp32 && problem.inner == inner * numbers;
   const bool widened = !as_words && (numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few));
   const bool words = widened || as_words;
   const std::int64_t wide_stride = few ? inner : whole_lines(plan.inner_block);  // of its rows
@@ -228,7 +227,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
       part.a = static_cast<const char*>(problem.a) + (turn.first + rows_of_part.first) * problem.inner * a_size;
       part.panels = few ? nullptr : panels + worker * copy_floats + rows_of_part.first * inner;
       part.rows = rows_of_part.size(), part.inner = inner, part.inner_block = plan.inner_block;
-      part.a_stored = as_words && type == Stored::int8 ? type : words ? Stored::fp32 : a_stored;
+      part.a_stored = words ? Stored::fp32 : a_stored;
       part.streams = few ? plan.streams : 1;
       return std::pair(part, turn.first + rows_of_part.first);
     };

@@ -33,33 +33,31 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
   }
 
   // The same product with a rounded to 16-bit numbers, or to digits: each term errs by at most half of a unit times a weight, and
-  // the largest a has 32767 units, or 127 250 250.
-  void check_fixed(QuantizedPart part, int which, bool digits, const std::vector<double>& expected) const {
+  // the largest a has 32767 units, 127 254, or 127 254 254.
+  void check_fixed(QuantizedPart part, int which, const FixedPoint& as, const std::vector<double>& expected) const {
     const QuantizedKernels& table = *GetParam().table;
     const std::int64_t chunk = table.chunk[which] << part.longer;
-    const auto fix = digits ? table.fix_digits : table.fix;
-    const auto few = (digits ? table.few_digits : table.few_fixed)[which];
-    const std::int64_t fours = part.groups * ((part.group + 3) / 4), padding = QuantizedPart::kPadding;
-    const std::int64_t pairs = digits ? 3 * (fours + padding) : 2 * fours + padding;
     const std::int64_t chunks = part.groups * ((part.group - 1) / chunk + 1);
-    Floats a(part.rows * pairs, 1), scales(part.rows * chunks, 0), sums(part.rows * chunks, 2), c(part.rows * part.columns, 3);
+    Floats a(part.rows * as.words(part.group, part.groups), 1), scales(part.rows * chunks, 0), sums(part.rows * chunks, 2);
+    Floats c(part.rows * part.columns, 3);
     for (Floats* each : {&a, &scales, &sums, &c}) each->fill(5);
     const auto* const exact = static_cast<const float*>(part.a);
     auto* const words = reinterpret_cast<std::uint32_t*>(a.data());
-    fix(exact, words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
+    as.fix(exact, words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
     part.a = a.data(), part.sums = sums.data(), part.scales_of_a = scales.data(), part.c = c.data();
-    few(part);
+    as.few(part);
     double top = 0;
     for (std::int64_t i = 0; i < part.rows * part.inner; ++i) top = std::max(top, std::abs(static_cast<double>(exact[i])));
     const double most = 0.75 * ((which ? 8 : 128) + 5);  // of a weight with its zero point
-    const double error = (top / (digits ? 15.875e6 : 65534) * 1.01 + 1e-7) * most * part.inner + 1e-5;
+    const double units = as.digits == 1 ? 65534 : as.digits == 2 ? 64516 : 16.387e6;
+    const double error = (top / units * 1.01 + 1e-7) * most * part.inner + 1e-5;
     for (std::size_t i = 0; i < expected.size(); ++i)
       ASSERT_NEAR(c[static_cast<std::int64_t>(i)], expected[i], error) << "number " << i;
     std::vector<float> infinite(exact, exact + part.rows * part.inner);
     const std::int64_t odd = part.rows / 2;
     infinite[(odd + 1) * part.inner - 1] = HUGE_VALF;
-    fix(infinite.data(), words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
-    few(part);
+    as.fix(infinite.data(), words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
+    as.few(part);
     for (std::int64_t i = 0; i < part.rows * part.columns; ++i)
       ASSERT_EQ(std::isfinite(c[i]), i / part.columns != odd) << "number " << i;
     for (Floats* each : {&a, &scales, &sums, &c}) EXPECT_TRUE(each->guarded());
@@ -81,7 +79,7 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
     GemmKernels sizes{};
     sizes.width = width;
     Floats workspace(few ? sizes.few_floats(rows) : sizes.block_floats(rows, inner_block), 0);
-    const bool longer = rows % 2;
+    const int longer = static_cast<int>(rows % 3);
     const std::int64_t chunk = table.chunk[which] << longer, parts = (group - 1) / chunk + 1;
     Floats sums(rows * groups * parts, 0);
     a.fill(1);
@@ -122,14 +120,18 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
         ASSERT_NEAR(c[row * columns + column], sum, 1e-7 * (1 << bits) * (inner + 16)) << "row " << row << " column " << column;
         sums_of_rows.push_back(sum);
       }
-    if (few && table.few_digits[which]) check_fixed(part, which, true, sums_of_rows);
-    if (few && rows <= table.tile_rows) {
-      for (std::int64_t at = 0; bits == 8 && at < bytes; at += group_bytes) {  // rows of 8 bits in pairs
-        const std::vector<std::uint8_t> from(to + at + header, to + at + group_bytes);
+    const std::vector<std::uint8_t> in_rows(to, to + bytes);
+    for (const FixedPoint& as : table.fixed[which]) {
+      if (!few || !as.numbers || (as.digits == 1 && rows > table.tile_rows)) continue;
+      const std::int64_t together = as.numbers;  // rows of 8 bits
+      for (std::int64_t at = header; bits == 8 && at < bytes; at += group_bytes)
         for (std::int64_t row = 0; row < padded; ++row)
-          for (std::int64_t j = 0; j < width; ++j) to[at + header + (row / 2 * width + j) * 2 + row % 2] = from[row * width + j];
-      }
-      check_fixed(part, which, false, sums_of_rows);
+          for (std::int64_t j = 0; j < width; ++j) {
+            const std::int64_t within = row % together, place = together == 4 ? within % 2 * 2 + within / 2 : within;
+            const int byte = in_rows[at + row * width + j] + (together == 4 ? 128 : 0);
+            to[at + (row / together * width + j) * together + place] = static_cast<std::uint8_t>(byte);
+          }
+      check_fixed(part, which, as, sums_of_rows);
     }
     for (std::int64_t strip = 0; !few && strip < strips; ++strip) {
       const std::int64_t first = inner / 3;

@@ -48,6 +48,13 @@ struct Int8Quad {
 ROOFLINE_INLINE Vec load(const Int8Quad* p) {
   return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128)));
 }
+ROOFLINE_INLINE Vec load_partial(const Int8Quad* p, int n, Vec other) {
+  const __m512i words = _mm512_xor_si512(_mm512_maskz_loadu_epi32(first(n), p), _mm512_set1_epi8(-128));
+  return _mm512_mask_mov_ps(other, first(n), _mm512_castsi512_ps(words));
+}
+ROOFLINE_INLINE Vec set1(Int8Quad x) {
+  return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_set1_epi32(static_cast<int>(x.bits)), _mm512_set1_epi8(-128)));
+}
 // The low (half 0) or the high (half 1) 4 bits of each byte of kLanes words.
 ROOFLINE_INLINE Vec nibble_quads(const std::uint32_t* p, int half) {
   const __m512i words = _mm512_loadu_si512(p), moved = half ? _mm512_srli_epi16(words, 4) : words;
