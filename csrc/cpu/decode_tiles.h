@@ -26,7 +26,6 @@ constexpr int kPitch = kKeys + 4;       // scores of a row: a tile may write up 
 constexpr Index kFewKeys = 64;          // of all rows, that are not worth these places
 constexpr Index kRowNumbers = (8 << 10) / sizeof(Number);  // of queries, or results, that stay in L1
 constexpr Index kScores = (12 << 10) / sizeof(Number);     // of a block that stay in L1
-constexpr Index kFetchBytes = 256;  // of a row for each prefetch
 constexpr Index kBlockBytes = 64 << 10;  // keys and values that stay in L2 beside all queries and results
 
 // Numbers in an element: two in a word where instructions multiply pairs of them, of values those of two keys.
@@ -88,6 +87,13 @@ struct Block {
   const Index* next_at;  // [next_n], of what is read next
   Index next_n;          // multiple of kWhole
   Number scale;          // of products
+  Index apart;           // columns from one prefetch of a row to the next
+
+  // Into L2: lines that wait for memory would fill the few buffers of L1's misses, which bound what a core reads. Where rows lie
+  // one behind the other the hardware fetches the lines between: prefetches of them all take the buffers of L2's misses from it.
+  __attribute__((always_inline)) void fetch(const Element* row) const {
+    for (Index d = 0; d < head_dim; d += apart) __builtin_prefetch(row + d, 0, 2);
+  }
 
   // The rows to prefetch with those from a key, or a value, on. V follows the block's keys, and the next keys follow V.
   __attribute__((always_inline)) RowsAt<Element> after_keys(Index key) const {
@@ -102,13 +108,6 @@ struct Block {
   }
 };
 
-// Into L2: lines that wait for memory would fill the few buffers of L1's misses, which bound what a core reads. The hardware
-// fetches the lines between: prefetches of them all take the buffers of L2's misses from it.
-template <class Element>
-ROOFLINE_INLINE void fetch(const Element* row, Index columns) {
-  for (Index d = 0; d < columns; d += kFetchBytes / Index{sizeof(Element)}) __builtin_prefetch(row + d, 0, 2);
-}
-
 // scores[Keys][Rows] of rows of q; up to a vector more is written behind them. Reading: with prefetches, four keys at a time, so
 // that rows are read nearly in order.
 template <int Rows, int Keys, bool Reading, class Element>
@@ -121,7 +120,7 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
     if constexpr (Reading) {
       const auto then = block.after_keys(key + first);
 #pragma GCC unroll 16
-      for (int j = 0; j < kTogether; ++j) fetch(then[j], block.head_dim);
+      for (int j = 0; j < kTogether; ++j) block.fetch(then[j]);
     }
     Vec sums[Rows * kTogether];
 #pragma GCC unroll 16
@@ -274,7 +273,7 @@ ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, In
   const auto read_ahead = [&](Index at, auto size) __attribute__((always_inline)) {
     const auto then = block.after_values(at);
 #pragma GCC unroll 8
-    for (int i = 0; i < decltype(size)::value; ++i) fetch(then[i], block.head_dim);
+    for (int i = 0; i < decltype(size)::value; ++i) block.fetch(then[i]);
   };
 #pragma GCC unroll 8
   for (int j = 0; j < Keys; ++j) take(key + j, j);
