@@ -45,3 +45,10 @@ def test_rounds_with_moving_memory_are_left_out(whole_model: ModuleType) -> None
     assert found["realistic"] == pytest.approx([0.1, -0.05, 0.3])
     assert found["at best"] == pytest.approx([-0.75, -0.875, -0.5])
     assert whole_model.summary([moved])["undisturbed"] == 0
+
+
+def test_memory_alone_gets_faster(whole_model: ModuleType) -> None:
+    machine = Machine.from_peaks("mine", 50e9, fp32=1e12)
+    faster = whole_model.with_memory(machine, 1.2)
+    assert faster.bandwidth("DRAM", "read").value == pytest.approx(60e9)
+    assert [c for c in faster.ceilings if c.kind == "compute"] == [c for c in machine.ceilings if c.kind == "compute"]
