@@ -49,6 +49,6 @@ def test_rounds_with_moving_memory_are_left_out(whole_model: ModuleType) -> None
 
 def test_memory_alone_gets_faster(whole_model: ModuleType) -> None:
     machine = Machine.from_peaks("mine", 50e9, fp32=1e12)
-    faster = whole_model.with_memory(machine, 1.2)
+    faster = whole_model.faster(machine, 1.2, "bandwidth", "DRAM")
     assert faster.bandwidth("DRAM", "read").value == pytest.approx(60e9)
     assert [c for c in faster.ceilings if c.kind == "compute"] == [c for c in machine.ceilings if c.kind == "compute"]

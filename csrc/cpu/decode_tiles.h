@@ -244,7 +244,7 @@ template <int Count, class Element>
 ROOFLINE_INLINE void load_values(const Element* const* v, Index at, int n, Vec (&values)[Count]) {
   if constexpr (kNumbers<Element> == 2) {
     const int words = n / 2;
-    // Else each is loaded for both of its uses, as an operand.
+    // Without in_order the compiler loads each twice, as an operand of both permutations.
     const auto row = [&](int i) __attribute__((always_inline)) {
       return _mm512_castps_si512(in_order(get(v[i] + at, words, zero())));
     };

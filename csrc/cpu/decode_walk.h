@@ -144,7 +144,7 @@ template <class Element>
     const Index weighed = (n + kLanes - 1) / kLanes * kLanes;  // whole vectors, whatever the rows of a group
     Index *const at = places + turn * 2 * kKeys, *const next_at = places + (1 - turn) * 2 * kKeys;
     if (next_n > 0) place(begin + keys, next_at, at);
-    const bool behind = next_n == 0 && part.pages == nullptr;  // lie the keys of the range that is taken next
+    const bool behind = next_n == 0 && part.pages == nullptr;  // the next range's keys follow in memory
     for (Index i = 0; i < (behind ? lead : 0); ++i) next_at[i] = at[n - 1] + (i + 1) * head_dim;
     const Block<Element> block = {static_cast<const Element*>(part.k), static_cast<const Element*>(part.v), static_cast<const Element*>(part.rope),
                                   at, at + kKeys, n, whole, head_dim, rope_dim, lead, next_at,

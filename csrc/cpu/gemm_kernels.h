@@ -87,10 +87,10 @@ struct GemmKernels {
   std::int64_t block_floats(std::int64_t rows, std::int64_t inner_block) const { return (panel_rows(rows) + width) * inner_block; }
 };
 
-// Few rows of a as whole numbers, rounded, in words of numbers along inner, as many as b has rows side by side.
+// Kernels for few rows of a in fixed point. A word holds some numbers along inner, as many as b has rows side by side.
 struct FixedPoint {
-  int numbers;  // of a word: 2 of 16 bits; 4 of 8 bits, and weights of 8 bits are 128 more, rows in words as of 4 bits; 0: there is none
-  int digits;   // of 8 bits, of each number of a; else 1
+  int numbers;  // in a word: 2 of 16 bits, or 4 of 8 (weights of 8 bits then plus 128, packed as those of 4); 0: no kernel
+  int digits;   // bytes that hold a number of a; 1 where it has 16 bits
   void (*few)(const QuantizedPart&);
   // a as rows of `digits` planes of words [groups, (group + 3) / 4 * 4 / numbers], filled up with 0, which times their scale in
   // scales[rows, groups, chunks] are a, and sums as those of add_up. What is not finite makes its sums NaN.
@@ -112,8 +112,8 @@ struct QuantizedKernels {
   void (*widen[2])(const QuantizedPart&, const char* strip, std::int64_t k, std::int64_t n, float* wide);
   // sums[rows, groups, (group - 1) / chunk + 1], the last one of a group over what is left of it.
   void (*add_up)(const float* a, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group, std::int64_t chunk);
-  // Of a that has 16 bits, at an error of 2^-16 of the largest of a chunk: [][0], or for some more rows [][1]; of fp32, at 2^-23.9:
-  // [][2].
+  // [][0], and [][1] for some more rows, take a of 16 bits and err by 2^-16 of the largest number of a chunk. [][2] takes a of fp32
+  // and errs by 2^-23.9.
   FixedPoint fixed[2][3];
 };
 

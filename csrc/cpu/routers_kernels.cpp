@@ -183,8 +183,8 @@ struct Group {
   float divisors[kLanes];  // of what becomes of the chosen; what their sum is added to where weights are renormalised
 };
 
-// Vectors of `Words` of a row of n words, from its i-th on, of rows one below the other of which `below` begin with it. Whole where
-// there is room: what is too much is written over by what is written next.
+// Writes up to `Words` words of a row of n, from its i-th on. `below` rows, this one among them, end the table. A whole vector
+// where the table has room: the next write covers what is too much.
 template <int Words>
 ROOFLINE_INLINE void store_words_of(float* to, const float* from, std::int64_t i, std::int64_t n, std::int64_t below) {
   if (const std::int64_t room = below * n - i; room >= Words)
@@ -219,8 +219,8 @@ ROOFLINE_INLINE void store_rows(const float* columns, const float* others, std::
     pass(columns, nullptr, to, nullptr), pass(others, nullptr, to_others, nullptr);
 }
 
-// Whether a token's experts are those of its largest scores, in order: as many as are not chosen are less than the last, which is
-// more than `lowest`. Or, on a tie, the earlier experts.
+// Whether a token's experts are those of its largest scores, in order, on a tie the earlier expert first: as many scores as are not
+// chosen are less than the last, which is more than `lowest`.
 bool are_right(const float* scores, std::int64_t vectors, const float* found, std::int64_t chosen, float lowest) {
   float last = kInfinity;
   std::int32_t last_expert = -1;

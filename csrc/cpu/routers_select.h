@@ -57,7 +57,7 @@ ROOFLINE_INLINE Words first_words() {  // 0, 1, 2 ..
 }
 ROOFLINE_INLINE void store_words(std::int32_t* p, Words x) { __builtin_memcpy(p, &x, sizeof x); }
 
-// Positive: as far as numbers are, and two of which both are negative may become the larger of them twice.
+// Positive: right where a number is positive; the result may be the larger one of two negative numbers.
 template <bool Positive>
 ROOFLINE_INLINE Vec smaller(Vec a, Vec b) {
   return Positive ? min_positive(a, b) : min(a, b);
@@ -183,8 +183,8 @@ ROOFLINE_INLINE void merge_columns(Vec (*lists)[K + 1], int tokens, Ahead& ahead
   }
 }
 
-// ordered[i], lane t: the key of the i-th largest score of token t, whose scores begin at t row. Of a column no more than N count:
-// ordered[K] is no less than the others. Positive: as far as they are. Returned: sums of squares, NaN where a score is.
+// ordered[i], lane t: the key of the i-th largest score of token t, whose scores begin at t row. At most N of a column
+// count: ordered[K] is no less than the others. Positive: see `smaller`. Returns sums of squares, NaN where a score is.
 template <bool Exact, bool Positive, int N, int K>
 Vec select(const float* scores, std::int64_t row, int tokens, std::int64_t experts, const Places& places, Ahead& ahead,
             float (*ordered)[kLanes]) {

@@ -89,12 +89,13 @@ def narrower(config: TransformerConfig, machine: Machine) -> Iterator[tuple[str,
         yield "KV cache in fp8", c.replace(kv="fp8_e4m3")
 
 
-def _faster(machine: Machine, kind: str) -> Machine:
-    """Twice the ceilings of one kind."""
-    doubled = (
-        dataclasses.replace(c, samples=tuple(2 * sample for sample in c.samples)) if c.kind == kind else c for c in machine.ceilings
+def faster(machine: Machine, factor: float, kind: str, level: str = "") -> Machine:
+    """With the ceilings of one kind (and one level) so many times as high."""
+    ceilings = (
+        dataclasses.replace(c, samples=tuple(factor * x for x in c.samples)) if c.kind == kind and level in ("", c.level) else c
+        for c in machine.ceilings
     )
-    return dataclasses.replace(machine, ceilings=tuple(doubled))
+    return dataclasses.replace(machine, ceilings=tuple(ceilings))
 
 
 def advise(found: ModelPrediction, machine: Machine, others: Sequence[Machine] = ()) -> tuple[Advice, ...]:
@@ -135,11 +136,11 @@ def advise(found: ModelPrediction, machine: Machine, others: Sequence[Machine] =
 
         add(f"speculative decoding, {DRAFTED} tokens accepted", pays, at_most=True, phase=phase.replace(seq_q=DRAFTED))
     spent = found.profile
-    add("twice the bandwidth", machine=_faster(machine, "bandwidth"))
-    add("twice the arithmetic", machine=_faster(machine, "compute"))
+    add("twice the bandwidth", machine=faster(machine, 2, "bandwidth"))
+    add("twice the arithmetic", machine=faster(machine, 2, "compute"))
     if "link" in spent:
         rate = found.options.link_bytes_per_s
-        add("twice the link", machine=_faster(machine, "link"), link_bytes_per_s=rate and 2 * rate)
+        add("twice the link", machine=faster(machine, 2, "link"), link_bytes_per_s=rate and 2 * rate)
     if "link latency" in spent:
         add("no latency of collectives", link_latency_s=0.0)
     if "launch" in spent:
