@@ -21,6 +21,7 @@ OPERANDS = {
     "softmax": (("x",), ()),
     "gelu": (("x",), ()),
     "silu_mul": (("gate", "up"), ()),
+    "quantized_matmul": (("a",), ("b", "scale", "zero")),
 }
 
 
@@ -74,6 +75,32 @@ class Quantized(torch.nn.Module):  # type: ignore[misc,unused-ignore]
             post = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}[self.how]
             hidden = self.product(given, self.x_scale, "w_up", self.hidden_scale, torch.uint8, post)
         return self.product(hidden, self.hidden_scale, "w_down", 1.0, torch.float32).reshape(x.shape)
+
+
+class FourBits(torch.nn.Module):  # type: ignore[misc,unused-ignore]
+    """The product with weights of 4 bits in groups, by the kernel that torchao's weight-only quantization runs on CPUs."""
+
+    def __init__(self, operator: str, problem: Mapping[str, Any], tensors: Tensors) -> None:
+        super().__init__()
+        self.group = problem["group_size"]
+        if problem["weight_bits"] != 4 or self.group not in (32, 64, 128, 256) or problem["columns"] % 64:
+            raise Refused(f"its {operator} wants 4 bits, groups of 32, 64, 128 or 256, and columns in 64s")
+        # A weight is (b + 8 - 8) scale + offset.
+        scale = tensors["scale"].float()
+        offset = -tensors["zero"].float() * scale if "zero" in tensors else torch.zeros_like(scale)
+        kind = torch.bfloat16 if problem["dtype"] == "bf16" else torch.float32
+        self.scales = torch.stack([scale, offset], -1).transpose(0, 1).to(kind).contiguous()
+        self.packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(tensors["b"].to(torch.int32) + 8, 1)
+
+    def forward(self, a: Any) -> Any:
+        return torch.ops.aten._weight_int4pack_mm_for_cpu(a, self.packed, self.group, self.scales)
+
+
+# The modules that replace `Net`, and their kernels.
+KERNELS = {
+    ("ffn", "int8"): (Quantized, "onednn.qlinear_pointwise"),
+    **{("quantized_matmul", dtype): (FourBits, "aten._weight_int4pack_mm_for_cpu") for dtype in ("fp32", "bf16")},
+}
 
 
 class Net(torch.nn.Module):  # type: ignore[misc,unused-ignore]
@@ -160,16 +187,16 @@ class Torch(Side):
         kept = {}
         for name, array in zip(constant, operands(request, *constant)):  # noqa: B905 (Python 3.9)
             kept[name] = tensor(np.ascontiguousarray(array.T) if array.ndim == 2 else array, request["dtypes"][name])
-        quantized = operator == "ffn" and dtype == "int8"
-        net: Any = (Quantized if quantized else Net)(operator, problem, kept).eval()
+        made, kernel = KERNELS.get((operator, dtype), (Net, ""))
+        net: Any = made(operator, problem, kept).eval()
         if self.compiled:
             net = torch.compile(net, dynamic=False)
         self.net, self.given = net, tuple(tensor(array, dtype) for array in operands(request, *given))
-        if quantized:
+        if made is Quantized:
             self.given = tuple((x.to(torch.int16) + ZERO).to(torch.uint8) for x in self.given)
         if self.swept is None:
             self.swept = torch.ones(request["sweep_bytes"] // 4)
-        return {"implementation": "onednn.qlinear_pointwise"} if quantized else {}
+        return {"implementation": kernel} if kernel else {}
 
     def call(self) -> None:
         self.out = self.net(*self.given)

@@ -38,6 +38,11 @@ _GEMM = frozenset("MNKmnk")  # only where all three mean something
 _LENGTHS = ("seqlen", "sequence_length", "max_seq_len", "seq_len")
 
 
+def backend_of(device: str) -> str:
+    """ "cuda" of "cuda:0"."""
+    return device.partition(":")[0]
+
+
 def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
     """The names that `word` may mean, best first; none where nothing is like it."""
     by_spelling: dict[str, str] = {}

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from ..errors import Error
 from ..machine import Machine
 from ..operators import Operator
-from ..results import Measurement, kind_of, problem_behind
+from ..results import Measurement, problem_behind
+from ..words import backend_of
 from .entries import Entry
 
 
@@ -27,18 +28,18 @@ def shape_of(problem: Operator) -> object:
 
 def _of_device(results: Sequence[Measurement], machine: Machine | None) -> list[Measurement]:
     """The results of the machine's kind of device. Raises Error where there are none, or where the kind is not known."""
-    kinds = sorted({kind_of(m.device) for m in results})
+    kinds = sorted({backend_of(m.device) for m in results})
     if machine is None:
         if len(kinds) > 1:
             raise Error(f"the results are of {' and '.join(kinds)} devices: name the machine that they stand beside")
         return list(results)
-    wanted = kind_of(machine.device)
+    wanted = backend_of(machine.device)
     if results and wanted not in kinds:
         raise Error(
             f"the results were measured on a {' and '.join(kinds)} device, and {machine.name} is a {wanted} device; give "
             "results of such a device, or the machine that was measured"
         )
-    return [m for m in results if kind_of(m.device) == wanted]
+    return [m for m in results if backend_of(m.device) == wanted]
 
 
 def filled(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..units import fmt_number, fmt_si
+from ..words import backend_of
 from .exit_codes import OK, BadInput, checking_input
 from .inputs import results_file
 from .terminal import Terminal
@@ -55,7 +56,7 @@ def _machines(options: argparse.Namespace, found: Any) -> tuple[Any, ...]:
         return (found.machine,)
     machines = load_machines(path)
     wanted = options.device
-    fitting = [m for m in machines if (wanted in (m.device, m.name) if wanted else m.device.partition(":")[0] != "cpu")]
+    fitting = [m for m in machines if (wanted in (m.device, m.name) if wanted else backend_of(m.device) != "cpu")]
     if not fitting:
         there = ", ".join(f"{m.device} ({m.name})" for m in machines)
         raise BadInput(f"{path} has no {f'device {wanted!r:.80}' if wanted else 'GPU'}, only {there}")

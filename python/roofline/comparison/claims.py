@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..machine import MEMORIES, UNVERIFIED, Ceiling, Machine, grouped
-from ..results import kind_of
+from ..words import backend_of
 from .matching import ABSENT, QUANTITIES, named
 from .numbers import estimate, status_of
 from .rows import Pair
@@ -27,7 +27,7 @@ def against(sheet: Machine, machine: Machine) -> tuple[list[Pair], list[str]]:
         levels = MEMORIES if claim.level in MEMORIES else (claim.level,)
         same = [c for c in usable if c.kind == claim.kind and c.level in levels and c.dtype == claim.dtype]
         if claim.kind == "compute":
-            device, rivals = kind_of(sheet.device), [c for c in sheet.ceilings if (c.dtype, c.unit) == (claim.dtype, claim.unit)]
+            device, rivals = backend_of(sheet.device), [c for c in sheet.ceilings if (c.dtype, c.unit) == (claim.dtype, claim.unit)]
             units = {c.unit for c in sheet.ceilings if c.dtype == claim.dtype}
             if len(units) > 1 or device != "cpu":
                 same = [c for c in same if _measured_unit(c, device) == claim.unit]

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..machine import MEMORIES, MOVED, RATE_UNITS, Ceiling, Machine, grouped, summary, to_json
-from ..results import Measurement, kind_of
+from ..results import Measurement
 from ..units import MISSING, fmt_si
+from ..words import backend_of
 from .numbers import Median, by_modes, estimate, ratio, status_of, verdict
 from .rows import POINT_KEYS, Pair
 
@@ -205,7 +206,7 @@ def points(a: Sequence[Measurement], b: Sequence[Measurement]) -> Found:
     processors = [{m.processor for m in side} for side in (a, b)]
 
     def key(m: Measurement, threads: str) -> tuple[str, ...]:
-        return (m.operator, _canonical(m.problem), m.variant, m.cache_state, kind_of(m.device), threads)
+        return (m.operator, _canonical(m.problem), m.variant, m.cache_state, backend_of(m.device), threads)
 
     keys: list[Callable[[Measurement, bool], Any]] = [lambda m, _: key(m, str(m.threads))]
     if processors[0] != processors[1]:

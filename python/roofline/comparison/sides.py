@@ -10,8 +10,8 @@ from pathlib import Path
 from ..errors import Error
 from ..machine import Machine, load_machines
 from ..reading import RESULTS, from_json, read_bytes
-from ..results import Measurement, Results, kind_of
-from ..words import arguments_checked
+from ..results import Measurement, Results
+from ..words import arguments_checked, backend_of
 from .claims import against
 from .matching import Found, machines, points
 from .rows import Comparison
@@ -48,7 +48,7 @@ class _Side:
 
 def _first_of_each(name: str, found: Iterable[Machine]) -> tuple[dict[str, Machine], tuple[str, ...]]:
     kept: dict[str, Machine] = {}
-    left_out = [m.device for m in found if kept.setdefault(kind_of(m.device), m) is not m]
+    left_out = [m.device for m in found if kept.setdefault(backend_of(m.device), m) is not m]
     return kept, (f"{name}: {', '.join(left_out)} left out, the first of each kind of device is compared",) if left_out else ()
 
 
@@ -65,7 +65,7 @@ def _is_results(path: Path) -> bool:
 
 def _read(name: str, given: Comparable) -> _Side:
     if isinstance(given, Machine):
-        return _Side(name=name, machines={kind_of(given.device): given}, results=())
+        return _Side(name=name, machines={backend_of(given.device): given}, results=())
     if not isinstance(given, (str, os.PathLike)):
         measured = tuple(given) if isinstance(given, Iterable) else (given,)
         if not all(isinstance(m, Measurement) for m in measured):
@@ -103,7 +103,7 @@ def _what(side: _Side) -> str:
 
 
 def _require_common(a: _Side, b: _Side) -> None:
-    both = [(side, set(side.machines), {kind_of(m.device) for m in side.results}) for side in (a, b)]
+    both = [(side, set(side.machines), {backend_of(m.device) for m in side.results}) for side in (a, b)]
     (_, machines_a, results_a), (_, machines_b, results_b) = both
     if not (machines_a and machines_b) and not (results_a and results_b):
         raise Error(f"{a.name} holds {_what(a)} and {b.name} holds {_what(b)}: give two machine files, or two results files")
@@ -154,7 +154,7 @@ def compare(a: Comparable, b: Comparable) -> Comparison:
 
 
 def _claimed(claim: Machine, side: _Side) -> Comparison:
-    machine = side.machines.get(kind_of(claim.device))
+    machine = side.machines.get(backend_of(claim.device))
     if machine is None:
         there = ", ".join(side.machines) or "measurements only"
         raise Error(

@@ -14,6 +14,7 @@ from ..errors import Error
 from ..machine import MEMORIES, Ceiling, Machine
 from ..reading import LOG, SCHEMA_VERSION, read_bytes
 from ..results import Measurement
+from ..words import backend_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Imported:
         """
         if self.machine is None or not self.ceilings:
             raise Error(f"the {self.tool} file holds no ceiling for {machine.name}")
-        if machine.device.partition(":")[0] == "cpu":
+        if backend_of(machine.device) == "cpu":
             raise Error(f"{machine.name} is a CPU; the ceilings of {self.tool} are those of a GPU, {self.machine.name}")
 
         own = [level for level in machine.levels() if level in MEMORIES]  # a tool's DRAM is the memory that this machine has

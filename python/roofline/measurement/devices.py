@@ -17,6 +17,7 @@ from ..errors import Error, is_whole
 from ..machine import Machine
 from ..operators import Operator
 from ..prediction import default_variant
+from ..words import backend_of
 from .arena import Arena, arena_bytes
 
 P = ParamSpec("P")
@@ -118,7 +119,7 @@ class Device:
 
     @property
     def backend(self) -> str:
-        return self.name.partition(":")[0]
+        return backend_of(self.name)
 
     @property
     def isas(self) -> str:

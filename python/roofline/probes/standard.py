@@ -58,9 +58,9 @@ def _of_reports() -> Iterator[Case]:
     for of_elements in (ops.Relu, ops.Gelu, ops.Convert, ops.Adam):
         yield Case("large", of_elements(elements=12 << 20), HALF if of_elements in (ops.Convert, ops.Adam) else FULL)
     yield Case("tokens", ops.Rope(seq_q=1536, heads=12, kv_heads=4, head_dim=96), HALF)
-    yield Case("tokens", ops.Embedding(tokens=1536, vocabulary=6144, d_model=896), HALF)
+    yield Case("tokens", ops.Embedding(tokens=1536, vocabulary=6144, d_model=3072), HALF)
     for router in (ops.TopkSoftmax, ops.TopkSigmoid):
-        yield Case("tokens", router(tokens=1536, experts=96), FULL)
+        yield Case("tokens", router(tokens=3072, experts=192), FULL)
 
 
 OF_REPORTS = tuple(_of_reports())

@@ -18,6 +18,7 @@ from ..operators.scales import GEMM, one_length, shown_fields
 from ..prediction import default_variant
 from ..results import Measurement
 from ..units import GIGA, MISSING, fmt_interval, fmt_number, fmt_percent, fmt_si
+from ..words import backend_of
 
 KIND_ORDER = ("bandwidth", "link", "transfer", "compute", "latency")
 UNDISTURBED = "ok"  # measurements in any other state are shown, and never averaged
@@ -288,7 +289,7 @@ def slower_defaults(machine: Machine, results: Iterable[Measurement]) -> list[st
         if len(times) < 2 or each[0].operator not in OPERATORS:
             continue
         problem = from_dict(each[0].operator, each[0].problem)
-        ruled = default_variant(machine, problem, machine.device.partition(":")[0], times.__contains__)
+        ruled = default_variant(machine, problem, backend_of(machine.device), times.__contains__)
         best = min(times, key=lambda variant: times[variant])
         if ruled in times and times[best] < SLOWER * times[ruled]:
             ratio = fmt_number(times[ruled] / times[best])

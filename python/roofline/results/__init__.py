@@ -6,10 +6,10 @@ from .._repr import records_to_csv
 from .advice import advise, faster_variant
 from .appending import append_to, begun
 from .brackets import Bracket, roof_value
-from .record import CACHE_STATES, STATUSES, Measurement, kind_of, measurement_key, problem_behind
+from .record import CACHE_STATES, STATUSES, Measurement, measurement_key, problem_behind
 from .results import Results
 
 __all__ = [
     "CACHE_STATES", "STATUSES", "Bracket", "Measurement", "Results", "advise", "append_to", "begun", "faster_variant",
-    "kind_of", "measurement_key", "problem_behind", "records_to_csv", "roof_value",
+    "measurement_key", "problem_behind", "records_to_csv", "roof_value",
 ]  # fmt: skip

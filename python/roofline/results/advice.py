@@ -14,7 +14,8 @@ from ..operators.scales import scales_name
 from ..prediction import Advice, Prediction, predict_problem
 from ..probes import ALIGNED
 from ..units import fmt_percent, fmt_si
-from .record import Measurement, kind_of, problem_behind
+from ..words import backend_of
+from .record import Measurement, problem_behind
 
 LOW = 0.8  # of its roof: below this the kernel is what stops a problem, above it the roof
 SHORT = 10  # launches: threads start and stop, and memory answers, in about one; a shorter run says nothing of its roof
@@ -141,7 +142,7 @@ def _variants(m: Measurement, problem: Operator, machine: Machine | None, peers:
 
     Both sides of a comparison are expected without the facts of a plan: nothing is known of that of the other.
     """
-    backend = kind_of(m.device)
+    backend = backend_of(m.device)
     timed = {p.variant: p for p in peers if _same_point(m, p) and p.time_s is not None}
     now = _expected(m, problem, machine, m.variant)
     for name, variant in problem.variants.items():
@@ -161,7 +162,7 @@ def _narrower(m: Measurement, problem: Operator, machine: Machine) -> Iterator[A
     now = _expected(m, problem, machine, m.variant)
     if now is None or not m.dtype:
         return
-    backend, own = kind_of(m.device), known_dtype(m.dtype)
+    backend, own = backend_of(m.device), known_dtype(m.dtype)
     for name in dict.fromkeys(ceiling.dtype for ceiling in machine.roofs("compute")):
         other = known_dtype(name)
         if other.bits >= own.bits or (other.eps == 0) != (own.eps == 0):  # an integer is no narrower float

@@ -35,11 +35,6 @@ def measurement_key(operator: str, problem: Mapping[str, Any], variant: str, dev
     return hashlib.sha256(to_json(parts, where=f"the problem of {operator}", canonical=True).encode()).hexdigest()
 
 
-def kind_of(device: str) -> str:
-    """ "cuda" of "cuda:0"."""
-    return device.partition(":")[0]
-
-
 def fmt_conditions(conditions: Mapping[str, Any]) -> str:
     """In one line: "1.41 GHz, 690 W, 62 °C, power limited, sw power cap 96 %"."""
     value = conditions.get

@@ -18,6 +18,7 @@ from ..model import Roofs
 from ..operators import Operator
 from ..prediction import UTILISED, bound_of, longest, predict_problem
 from ..units import LINKS, fmt_si, within
+from ..words import backend_of
 from .layers import Call
 from .problems import forms
 
@@ -109,7 +110,7 @@ def _product_flops(call: Call) -> int:
 
 def _kernel_s(problem: Operator, machine: Machine, options: Options) -> Any:
     """Expected seconds of the fastest kernel that the machine timed in the problem's dtype; None without one."""
-    kind, found = machine.device.partition(":")[0], []
+    kind, found = backend_of(machine.device), []
     for form in forms(problem):
         for variant in form.variants:
             able = is_timed(machine, form, variant) and form.suits(variant, kind)
