@@ -29,7 +29,10 @@ struct Rows {
     return kBegun ? reinterpret_cast<const float*>(strip + part.inner * B::kRowBytes) : nullptr;
   }
   ROOFLINE_INLINE Index at(const GemmPart&, Index k) { return k * B::kRowBytes; }
-  ROOFLINE_INLINE Index after(const GemmPart& part, Index k) { return least(k + in_flight(part) / B::kRowBytes, part.inner); }
+  // What is read once adds up in registers for long.
+  ROOFLINE_INLINE Index after(const GemmPart& part, Index k) {
+    return least(k + (is_read_once(part) ? 1024 : in_flight(part) / B::kRowBytes), part.inner);
+  }
   ROOFLINE_INLINE Index place(const GemmPart&, Index k) { return k; }
 
   // n rows of a strip in registers' format, while the bytes after them are fetched.

@@ -94,11 +94,11 @@ ROOFLINE_INLINE void fetch_row(const char* c) {
   fetch_to_write(c + 4 * kWidth - 1);
 }
 
-// sums[Rows][Halves] of a[Rows][n] b[n][Halves kLanes], while memory is fetched: with Ahead what lies `ahead` bytes further in b, else
-// `ahead` bytes at `next` every four steps, and every eight a row of c, which is written later. All rows at once would fill the queue
-// of what the first cache misses, and unfetched ones hold up the stores. Few rows add up in several phases: a multiply-add waits four
-// cycles for the one before.
-template <class B, bool Ahead, int Rows, int Halves, class A>
+// sums[Rows][Halves] of a[Rows][n] b[n][Halves kLanes], while memory is fetched: a line every Apart bytes, `ahead` bytes further
+// in b; where Apart is 0, `ahead` bytes at `next` every four steps, and every eight a row of c, which is written later. All rows
+// at once would fill the queue of what the first cache misses, and unfetched ones hold up the stores. Few rows add up in several
+// phases: a multiply-add waits four cycles for the one before.
+template <class B, int Apart, int Rows, int Halves, class A>
 ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][Halves], Index ahead = 0,
                               const char* next = nullptr, const char* c = nullptr, Index c_row_bytes = 0) {
   using Sum = typename B::Sum;
@@ -112,8 +112,9 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
       for (Vec& half : row) half = zero();
   const auto step = [&](Vec (&into)[Rows][Halves], Index base, int u) __attribute__((always_inline)) {
     Vec low, high;
-    if (Ahead && u * B::kRowBytes % 64 == 0)
-      for (Index line = 0; line < B::kRowBytes; line += 64) __builtin_prefetch(b + (base + u) * B::kRowBytes + line + ahead, 0, 2);
+    if constexpr (Apart > 0)
+      for (Index line = 0; u * B::kRowBytes % Apart == 0 && line < B::kRowBytes; line += Apart)
+        __builtin_prefetch(b + (base + u) * B::kRowBytes + line + ahead, 0, 2);
     B::read(b, base, u, low, high);
 #pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r) {
@@ -125,10 +126,10 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
   Index k = 0;
   const char* const end = c + Rows * c_row_bytes;
   for (; k + 4 <= n; k += 4) {
-    if (!Ahead) A::fetch(a, k);
-    if (!Ahead)
+    if (Apart == 0) A::fetch(a, k);
+    if (Apart == 0)
       for (const char* const to = next + ahead; next < to; next += 64) __builtin_prefetch(next);
-    if (!Ahead && k % 8 == 0 && c < end) {
+    if (Apart == 0 && k % 8 == 0 && c < end) {
       fetch_row(c);
       c += c_row_bytes;
     }
@@ -150,12 +151,27 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
 constexpr Index kInFlight = 8192;
 ROOFLINE_INLINE Index in_flight(const GemmPart& part) { return kInFlight / part.streams; }
 
-// into[Rows][kWidth] += a[Rows][n] b[n][kWidth]
+// Rows of a that meet b at a time. Those that lie whole pages apart share sets of the first cache, which have 8 ways at least.
+ROOFLINE_INLINE Index rows_at_once(const GemmPart& part) {
+  constexpr Index kPageFloats = 1024, kWays = 8;
+  return part.inner % kPageFloats ? kTileRows : least(kTileRows, kWays);
+}
+ROOFLINE_INLINE bool is_read_once(const GemmPart& part) { return part.streams == 1 && part.rows <= rows_at_once(part); }
+
+// into[Rows][kWidth] += a[Rows][n] b[n][kWidth]. Hardware fetches what is read once, faster than by a request for each line: one
+// for four lines helps where pages begin. But it looks not far enough ahead where rows take as long as memory does.
 template <class B, bool Ahead, int Rows>
-void add_product(const float* a, Index stride, const char* b, Index n, float* into, Index ahead) {
+void add_product(const GemmPart& part, const float* a, const char* b, Index n, float* into) {
+  constexpr Index kLineWords = kWidth * 64 / B::kRowBytes, kFastWords = 80, kShorter = 6656;
+  constexpr bool kFast = Rows * kLineWords <= kFastWords && 4 * B::kRowBytes >= 256;
   Vec sums[Rows][2];
   using Word = typename B::Sum::Of;
-  multiply<B, Ahead>(Plain<Word>{reinterpret_cast<const Word*>(a), stride}, b, n, sums, ahead);
+  const Plain<Word> words{reinterpret_cast<const Word*>(a), part.inner};
+  const bool once = is_read_once(part);
+  if (Ahead && kFast && once)
+    multiply<B, 256>(words, b, n, sums, kInFlight);
+  else
+    multiply<B, Ahead ? 64 : 0>(words, b, n, sums, !Ahead ? 0 : once ? kShorter : in_flight(part));
 #pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
@@ -205,7 +221,7 @@ void tile(const float* a, const char* b, Index n, const Target& target, const ch
   using Sum = typename B::Sum;
   Vec sums[Rows][Halves];
   const auto* const written = static_cast<const char*>(target.to ? target.to : target.c);
-  multiply<B, false>(Panel<Rows>{a}, b, n, sums, fetch, next, written, target.to ? 2 * target.to_stride : 4 * target.c_stride);
+  multiply<B, 0>(Panel<Rows>{a}, b, n, sums, fetch, next, written, target.to ? 2 * target.to_stride : 4 * target.c_stride);
   const auto plus = [&](const float* from, Index stride, int columns) __attribute__((always_inline)) {
     each_vector<Rows, Halves>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
       sums[r][half] = Sum::plus(sums[r][half], get(from + r * stride + half * kLanes, lanes, zero()));
@@ -243,14 +259,12 @@ ROOFLINE_INLINE void in_tiles(Index rows, Part part, Index most = kTileRows) {
   }
 }
 
-// The sums of all rows with a chunk of a strip in registers' format: sums[rows][kWidth] += a[rows][n] b[n][kWidth]. Rows that lie
-// whole pages apart share sets of the first cache, which have 8 ways at least.
+// The sums of all rows with a chunk of a strip in registers' format: sums[rows][kWidth] += a[rows][n] b[n][kWidth].
 template <class B, bool Ahead>
 ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* b, Index n, float* sums) {
-  constexpr Index kPageFloats = 1024, kWays = 8;
   in_tiles(part.rows, [&](Index row, Index rows) {
-    OfRows::kAdd<B, Ahead>[rows - 1](a + row * part.inner, part.inner, b, n, sums + row * kWidth, Ahead ? in_flight(part) : 0);
-  }, part.inner % kPageFloats ? kTileRows : least(kTileRows, kWays));
+    OfRows::kAdd<B, Ahead>[rows - 1](part, a + row * part.inner, b, n, sums + row * kWidth);
+  }, rows_at_once(part));
 }
 
 // Few rows. Strips says how a strip is stored: `bytes` of one, `after` a row of b the next chunk's first one, its `place` in every

@@ -149,7 +149,7 @@ struct Groups {
                         float* into) {
     const Index step = sums_stride(part);
     Vec sums[kDigits * Rows][2];
-    multiply<B, true>(Plain<float>{a, plane(part)}, b, (n + kNumbers - 1) / kNumbers, sums, in_flight(part));
+    multiply<B, 64>(Plain<float>{a, plane(part)}, b, (n + kNumbers - 1) / kNumbers, sums, in_flight(part));
     for (int half = 0; half < 2; ++half) {
       Vec scale, away;
       factors(part, group, half, scale, away);
