@@ -39,7 +39,7 @@ std::vector<KernelEntry> lm_head_kernels() {
     all.push_back(entry(K{"library", dtype, library_needs(dtype),
                           "oneDNN on one block of the logits per thread, sums in fp32; w packed in bind", library}));
     all.push_back(entry(K{
-        "tiled", dtype, "", "our own kernels: w packed in strips in bind; few tokens read it in eight address streams", tiled}));
+        "tiled", dtype, "", "our own kernels: w packed in strips in bind; few tokens read it in one stream or several", tiled}));
   }
   return all;
 }

@@ -47,7 +47,7 @@ std::vector<KernelEntry> matmul_kernels() {
           with(DType::fp64, "OpenBLAS on one block of c per thread"),
           with(DType::bf16, "oneDNN on one block of c per thread, sums and c in fp32; b packed in bind"),
           with(DType::int8, "oneDNN on one block of c per thread, sums and c in int32; b packed in bind"),
-          own(DType::fp32, "our own kernels: b packed in strips in bind; few rows read it in eight address streams"),
+          own(DType::fp32, "our own kernels: b packed in strips in bind; few rows read it in one stream or several"),
           own(DType::bf16, "our own kernels: as fp32, with b read in bf16 and all arithmetic in fp32"),
           own(DType::fp16, "our own kernels: as fp32, with b read in fp16 and all arithmetic in fp32"),
           own(DType::int8, "our own kernels: as fp32, with products of 16 bits in pairs and sums in int32, exact"),

@@ -39,7 +39,7 @@ class LmHead(Operator):
             dtypes={"cpu": ("fp32", "bf16", "fp16")},
         ),
         "tiled": Variant(
-            summary="our own kernels on packed strips of w, sums in fp32; few tokens read w in eight address streams",
+            summary="our own kernels on packed strips of w, sums in fp32; few tokens read w in one stream or several",
             dtypes={"cpu": ("fp32", "bf16", "fp16")},
             own_products=True,
         ),
