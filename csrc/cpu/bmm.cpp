@@ -233,6 +233,7 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
   const bool next = parts.rows == 1 && parts.columns == 1 && i + 1 < problem.batch,
              both = next && a_bytes + b_bytes <= parts.most_ahead;
   const std::int64_t strips = parts_of(columns.size(), table.width);
+  const bool lies = (in_words || type == Stored::fp32) && table.lies(strips);
   for (std::int64_t row = rows.first, n; row < rows.last; row += n) {
     n = std::min(parts.row_block, rows.last - row);
     char* const to = c + row * problem.columns * c_size;
@@ -273,8 +274,9 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
           .first = 0,
           .last = each,
           .inner_block = parts.inner_block,
-          .panels = s ? reinterpret_cast<float*>(own) : nullptr,  // where the first strip has left them
+          .panels = s && !lies ? reinterpret_cast<float*>(own) : nullptr,  // where the first strip has left them
           .a_stored = in_words ? Stored::fp32 : type,
+          .lies = lies,
           .to = rounded ? to + column * c_size : nullptr,
           .to_stride = problem.columns,
           .to_stored = c_type,

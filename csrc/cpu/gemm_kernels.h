@@ -30,6 +30,7 @@ struct GemmPart {
   std::int64_t inner_block = 0;  // of `block`
   const float* panels = nullptr;  // a of `block` if it is packed already: of one block of inner after the other
   Stored a_stored = Stored::fp32;
+  bool lies = false;  // `block` reads words of a as they lie: see GemmKernels::lies
   int streams = 1;  // of `few`: address streams in which it reads b, at most kMostStreams
   // Of `block`: where sums end, [rows, columns] in bf16 or fp16, rows to_stride apart; c then holds those of several blocks of inner.
   void* to = nullptr;
@@ -81,6 +82,9 @@ struct GemmKernels {
   void (*pair)(const void* x, float* y, std::int64_t n);
   void (*pair_rows)(const float* x, float* y, std::int64_t n);
 
+  // Whether `block` reads words of a as they lie: for few strips, whose multiply-adds take no longer than packing a does. More make it
+  // good, and then read panels, which lie in one stream.
+  bool lies(std::int64_t strips) const { return panel_multiple == 1 && strips <= 16; }
   std::int64_t few_floats(std::int64_t rows) const { return kMostStreams * rows * width; }
   std::int64_t panel_rows(std::int64_t rows) const { return (rows + panel_multiple - 1) / panel_multiple * panel_multiple; }
   // A packed block of a and a strip of b in fp32.

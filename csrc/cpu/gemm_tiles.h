@@ -10,14 +10,13 @@
 #include <utility>
 
 #include "cpu/gemm_kernels.h"
+#include "cpu/gemm_panels.h"
 #include "cpu/isa.h"
 #include "cpu/simd/integers.h"
 #include "cpu/simd/simd.h"
 
 namespace roofline::cpu {
 namespace {
-
-using Index = std::int64_t;
 
 constexpr int kWidth = 2 * kLanes;
 // Two vectors of b, one of a, and as many accumulators as are left of 16 or 32 registers.
@@ -58,36 +57,6 @@ struct WideStrip {
   }
 };
 
-// Rows of a, packed: its columns one after the other.
-template <int Rows>
-struct Panel {
-  const float* a;
-  ROOFLINE_INLINE float at(const Panel& p, int row, Index k) { return p.a[k * Rows + row]; }
-  // What four steps read a page after those from k on, in the next panel too: it may be no nearer than the last cache, and hardware
-  // begins to fetch anew at each page.
-  ROOFLINE_INLINE void fetch(const Panel& p, Index k) {
-    const auto* const later = reinterpret_cast<const char*>(p.a + k * Rows) + 4096;
-#pragma GCC unroll 4
-    for (int line = 0; line < 16 * Rows; line += 64) __builtin_prefetch(later + line);
-  }
-};
-
-template <class Word>
-struct Plain {
-  const Word* a;
-  Index stride;
-  ROOFLINE_INLINE Word at(const Plain& p, int row, Index k) { return p.a[row * p.stride + k]; }
-  ROOFLINE_INLINE void fetch(const Plain&, Index) {}
-};
-
-// A line that is written later, as this core's own: else it would come from another core's cache twice.
-ROOFLINE_INLINE void fetch_to_write(const void* line) {
-#if defined(__x86_64__)
-  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
-#else
-  __builtin_prefetch(line, 1);
-#endif
-}
 // A row of a strip of c: a store that crosses lines waits for each of them.
 ROOFLINE_INLINE void fetch_row(const char* c) {
   for (Index line = 0; line < 4 * kWidth; line += 64) fetch_to_write(c + line);
@@ -126,7 +95,7 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
   Index k = 0;
   const char* const end = c + Rows * c_row_bytes;
   for (; k + 4 <= n; k += 4) {
-    if (Apart == 0) A::fetch(a, k);
+    if (Apart == 0) A::template fetch<Rows>(a, k);
     if (Apart == 0)
       for (const char* const to = next + ahead; next < to; next += 64) __builtin_prefetch(next);
     if (Apart == 0 && k % 8 == 0 && c < end) {
@@ -215,13 +184,20 @@ ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][Halves], Element* to, Inde
   });
 }
 
-// a[Rows][n] b[n][columns] to its target. Halves: 1 where the first vector of a strip holds all columns.
-template <class B, int Halves, int Rows>
-void tile(const float* a, const char* b, Index n, const Target& target, const char* next, Index fetch) {
+// a[Rows][n] b[n][columns] to its target. Halves: 1 where the first vector of a strip holds all columns. Lies: a is no panel, but
+// rows of words `stride` apart.
+template <class B, int Halves, bool Lies, int Rows>
+void tile(const float* a, [[maybe_unused]] Index stride, const char* b, Index n, const Target& target, const char* next,
+          Index fetch) {
   using Sum = typename B::Sum;
   Vec sums[Rows][Halves];
   const auto* const written = static_cast<const char*>(target.to ? target.to : target.c);
-  multiply<B, 0>(Panel<Rows>{a}, b, n, sums, fetch, next, written, target.to ? 2 * target.to_stride : 4 * target.c_stride);
+  const Index row_bytes = target.to ? 2 * target.to_stride : 4 * target.c_stride;
+  if constexpr (Lies)
+    multiply<B, 0>(Plain<typename Sum::Of>{reinterpret_cast<const typename Sum::Of*>(a), stride}, b, n, sums, fetch, next, written,
+                       row_bytes);
+  else
+    multiply<B, 0>(Panel<Rows>{a}, b, n, sums, fetch, next, written, row_bytes);
   const auto plus = [&](const float* from, Index stride, int columns) __attribute__((always_inline)) {
     each_vector<Rows, Halves>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
       sums[r][half] = Sum::plus(sums[r][half], get(from + r * stride + half * kLanes, lanes, zero()));
@@ -240,8 +216,8 @@ template <int... Rows>
 struct Functions {
   template <class B, bool Ahead>
   static constexpr decltype(&add_product<B, Ahead, 1>) kAdd[] = {add_product<B, Ahead, Rows + 1>...};
-  template <class B, int Halves>
-  static constexpr decltype(&tile<B, Halves, 1>) kTile[] = {tile<B, Halves, Rows + 1>...};
+  template <class B, int Halves, bool Lies>
+  static constexpr decltype(&tile<B, Halves, Lies, 1>) kTile[] = {tile<B, Halves, Lies, Rows + 1>...};
 };
 
 template <int... Rows>
@@ -297,26 +273,6 @@ void few(const Part& part) {
   if (const Index rest = part.first + streams * each; rest < part.last) strips(rest, 1, part.last - rest);
 }
 
-// [rows, n] of a, its columns one after the other. What is written after the next columns is fetched, for stores cross lines.
-template <class Element>
-ROOFLINE_INLINE void pack_panel(const Element* a, Index stride, Index rows, Index n, float* panel) {
-  for (Index row = 0; row < rows; row += kLanes) {
-    const int lanes = static_cast<int>(least(kLanes, rows - row));
-    for (Index k = 0; k < n; k += kLanes) {
-      const int columns = static_cast<int>(least(kLanes, n - k));
-      for (Index at = 0; at < kLanes * rows; at += 16) fetch_to_write(panel + (k + 2 * kLanes) * rows + at);
-      Vec block[kLanes];
-      for (int i = 0; i < kLanes; ++i) block[i] = i < lanes ? get(a + (row + i) * stride + k, columns, zero()) : zero();
-      transpose(block);
-      // What a whole vector writes too much, the next one overwrites.
-      for (int i = 0; i < columns; ++i) {
-        const Index at = (k + i) * rows + row;
-        put(panel + at, rows <= kLanes && at + kLanes <= n * rows ? kLanes : lanes, block[i]);
-      }
-    }
-  }
-}
-
 // [part.rows, n] of a from column k on, in panels of tiles.
 template <class Element>
 void pack_panels_of(const GemmPart& part, Index k, Index n, float* panels) {
@@ -350,7 +306,7 @@ void block(const Part& part) {
     const Index n = least(part.inner_block, part.inner - k);
     const bool last = part.to && k + n == part.inner;
     const float* const panels = part.panels ? part.panels + k * part.rows : packed;
-    if (!part.panels) pack_panels<typename B::Sum>(part, k, n, packed);
+    if (!part.panels && !part.lies) pack_panels<typename B::Sum>(part, k, n, packed);
     for (Index s = part.first; s < part.last; ++s) {
       const char* const strip = b + s * bytes;
       // What follows: the block of the next strip, or the next block of the first.
@@ -359,7 +315,7 @@ void block(const Part& part) {
       const char* const next = over ? b + part.first * bytes + after : strip + bytes + from;
       const int columns = static_cast<int>(least(kWidth, part.columns - s * kWidth));
       // Every four steps of a tile fetch two lines of it, or more where so few tiles share them: evenly, as memory gives them.
-      const Index tiles = (part.rows + kTileRows - 1) / kTileRows;
+      const Index together = part.lies ? rows_at_once(part) : kTileRows, tiles = (part.rows + together - 1) / together;
       const Index each = most(128, (4 * next_bytes / (n * tiles) + 63) / 64 * 64);
       Index fetched = 0;
       in_tiles(part.rows, [&](Index row, Index rows) {
@@ -371,14 +327,20 @@ void block(const Part& part) {
         (own ? fetched : ahead) += n / 4 * fetch;
         char* const to = last ? static_cast<char*>(part.to) + (row * part.to_stride + s * kWidth) * 2 : nullptr;
         const auto meet = [&](auto tile, const void* rows_of_b, Index i, Index some) __attribute__((always_inline)) {
-          tile(panels + row * n + i * rows, static_cast<const char*>(rows_of_b), some,
+          const float* const a = part.lies ? static_cast<const float*>(part.a) + row * part.inner + k : panels + row * n;
+          tile(a + i * (part.lies ? 1 : rows), part.inner, static_cast<const char*>(rows_of_b), some,
                {part.c + row * part.c_stride + s * kWidth, part.c_stride, i + some == n ? to : nullptr, part.to_stride, part.to_stored,
                 columns, k + i == 0, k + i == 0 ? Strips::begun(part, strip) : nullptr},
                from_next ? from_next + i / 4 * fetch : nullptr, fetch);
         };
         const auto tiles_of = [&](auto strips) {
           using Strip = decltype(strips);
-          return (columns <= kLanes ? OfRows::kTile<Strip, 1> : OfRows::kTile<Strip, 2>)[rows - 1];
+          const auto functions = [&](auto lies) {
+            return (columns <= kLanes ? OfRows::kTile<Strip, 1, lies()> : OfRows::kTile<Strip, 2, lies()>)[rows - 1];
+          };
+          if constexpr (B::kWide)
+            if (part.lies) return functions(std::true_type());
+          return functions(std::false_type());
         };
         if constexpr (Strips::kMostDirect > 0)
           if (direct) return meet(tiles_of(B{}), strip + from, 0, n);
@@ -390,7 +352,7 @@ void block(const Part& part) {
             if (!row) Strips::widen(part, strip, k + i, some, wide + i * kWidth);
             meet(tiles_of(Wide{}), wide + i * kWidth, i, some);
           }
-      });
+      }, together);
     }
   }
 }

@@ -1,6 +1,6 @@
 // Our own matrix product on all cores. Up to kMostFewRows rows a part of c is a range of columns over all of inner, and the reading of
-// b decides; some more rows go that way where columns are few. Above, threads pack a, all of them together or each its own copy of a
-// small one, as much as a cache holds, and then take blocks of rows and columns of c: arithmetic decides.
+// b decides. Above, arithmetic decides: threads take blocks of rows and columns of c. Where columns are few they read a as it lies;
+// else they pack it first, as much as a cache holds, all of them together or each its own copy of a small one.
 #include "cpu/tiled_gemm.h"
 
 #include <algorithm>
@@ -22,16 +22,6 @@ constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: fewer do not reuse what a cache holds
 constexpr std::int64_t kMostRowParts = 64;   // of a that each thread packs for itself
-
-// Whether more rows than few, but too few to be shared out, are read as they lie too: each thread would pack all of them, in half
-// the time that one strip takes, for one or two strips. Not where they lie whole pages apart: a tile of them then falls into one set
-// of the first cache.
-bool meets_few_strips(const GemmKernels& table, Stored type, std::int64_t rows, std::int64_t inner, std::int64_t strips,
-                      Device& device) {
-  constexpr std::int64_t kPageBytes = 4096;
-  return table.numbers[index(type)] == 1 && rows < 2 * kLeastStrips * table.tile_rows && strips % device.threads() == 0 &&
-         strips <= 2 * device.threads() && 4 * inner % kPageBytes != 0 && 4 * rows * inner <= device.caches().l2_bytes / 4;
-}
 
 std::int64_t number_bytes(Stored type, bool fp32) {
   return fp32 || type == Stored::fp32 ? 4 : type == Stored::int8 || type == Stored::fp8_e4m3 ? 1 : 2;
@@ -156,9 +146,10 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
     });
   plan.pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
-  const bool few_rows = rows <= GemmKernels::kMostFewRows;
-  const bool few = !problem.unpack && (few_rows || meets_few_strips(*table, type, rows, inner, strips, device));
-  plan.streams = !few ? 0 : few_rows ? read_streams(device, rows) : 1;
+  const bool few = !problem.unpack && rows <= GemmKernels::kMostFewRows;
+  plan.streams = few ? read_streams(device, rows) : 0;
+  const bool words_lie = numbers * size_bytes(problem.dtype) == 4 && !problem.a_is_fp32 && problem.inner == inner * numbers;
+  const bool lies = !few && words_lie && table->lies(strips);
   const Blocks most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
   plan.inner_block = few ? 0 : inner_block_of(inner, most.inner, table->multiple);
   // Many rows: some at a time, whose a is packed by all threads before it meets b.
@@ -174,6 +165,9 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   std::int64_t row_parts = few ? 1 : std::clamp(parts_of(wanted, most_parts), least_rows, most_rows);
   if (row_parts > device.threads())
     row_parts = std::min(parts_of(row_parts, device.threads()) * device.threads(), parts_of(turn_most, tile_rows));
+  // What one thread packs, another one gets late: few strips are shared out by rows, if those give tiles to all.
+  if (row_parts * most_parts < device.threads() && turn_most >= device.threads() * tile_rows / 2 && !few)
+    row_parts = device.threads();
   if (row_parts * most_parts < device.threads()) most_parts = std::min<std::int64_t>(strips, device.threads());
   if (row_parts * most_parts < device.threads() && !few)
     row_parts = std::min<std::int64_t>(device.threads(), parts_of(turn_most, tile_rows));
@@ -200,14 +194,13 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   // Few rows are widened once by each thread; of many fp8 and words, but for those that lie so in a, before a block of them is
   // packed, to rows of whole lines.
   const Stored a_stored = problem.a_is_fp32 ? Stored::fp32 : type;
-  const bool as_words = numbers * size_bytes(problem.dtype) == 4 && !problem.a_is_fp32 && problem.inner == inner * numbers;
-  const bool widened = !as_words && (numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few));
-  const bool words = widened || as_words;
+  const bool widened = !words_lie && (numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few));
+  const bool words = widened || words_lie;
   const std::int64_t wide_stride = few ? inner : whole_lines(plan.inner_block);  // of its rows
   const std::int64_t wide_bytes = widened ? whole_pages(product({plan.row_block, wide_stride, 4}, "tiled: bytes of a in fp32")) : 0;
-  const std::int64_t panel_bytes = few ? 0 : whole_pages(product({turn_rows, inner, 4}, "tiled: packed a"));
-  // Each thread packs its own copy of a where a is small, unless every thread has rows of its own anyway.
-  const bool alone = !few && groups < device.threads() && turns == 1 && row_parts <= kMostRowParts &&
+  const std::int64_t panel_bytes = few || lies ? 0 : whole_pages(product({turn_rows, inner, 4}, "tiled: packed a"));
+  // Each thread packs its own copy of a where a is small: of the rows that it takes.
+  const bool alone = panel_bytes && turns == 1 && row_parts <= kMostRowParts &&
                      wide_bytes + panel_bytes <= device.caches().l2_bytes / 4;
   const std::int64_t copies = alone ? device.threads() : 1;
   plan.workspace_bytes = (thread_bytes + wide_bytes) * device.threads() + product({panel_bytes, copies}, "tiled: copies of a");
@@ -225,7 +218,8 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
       const Range rows_of_part = share(turn.size(), static_cast<int>(row_part), static_cast<int>(row_parts), row_multiple);
       GemmPart part{};
       part.a = static_cast<const char*>(problem.a) + (turn.first + rows_of_part.first) * problem.inner * a_size;
-      part.panels = few ? nullptr : panels + worker * copy_floats + rows_of_part.first * inner;
+      part.lies = lies;
+      part.panels = !panel_bytes ? nullptr : panels + worker * copy_floats + rows_of_part.first * inner;
       part.rows = rows_of_part.size(), part.inner = inner, part.inner_block = plan.inner_block;
       part.a_stored = words ? Stored::fp32 : a_stored;
       part.streams = few ? plan.streams : 1;
@@ -246,7 +240,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
     for (std::int64_t i = 0; i < turns; ++i) {
       const Range turn = share(rows, static_cast<int>(i), static_cast<int>(turns), tile_rows);
       const std::int64_t blocks = few ? 0 : parts_of(inner, plan.inner_block);
-      if (!alone && !few)
+      if (!alone && panel_bytes)
         threads.for_each(row_parts * blocks, [&](int worker, std::int64_t item) {
           pack(worker, part_of(worker, turn, item / blocks).first, item % blocks);
         });

@@ -140,6 +140,14 @@ class GemmTest : public TableTest<GemmKernels> {
     (few ? table.few : table.block)[index(type)](part);
     for (std::int64_t i = 0; i < rows * columns; ++i) ASSERT_EQ(std::memcmp(&again[i], &c[i], 4), 0) << "at " << i;
     EXPECT_TRUE(again.guarded() && panels.guarded());
+    // And where words of a are read as they lie.
+    if (!few && table.lies(strips) && (type == Stored::fp32 || size * per_word == 4)) {
+      again.fill(7);
+      part.panels = nullptr, part.lies = true;
+      table.block[index(type)](part);
+      part.panels = panels.data(), part.lies = false;
+      for (std::int64_t i = 0; i < rows * columns; ++i) ASSERT_EQ(std::memcmp(&again[i], &c[i], 4), 0) << "at " << i;
+    }
     // Words of int8 are packed from where they lie, to the same panels.
     if (integers && !few && inner == 4 * words) {
       Floats as_they_lie(table.panel_rows(rows) * words, 0);
@@ -197,6 +205,10 @@ TEST_P(GemmTest, FewRowsWholePagesApart) {
 TEST_P(GemmTest, EveryNumberOfRowsOfABlock) {
   for (std::int64_t rows = 1; rows <= 2 * GetParam().table->tile_rows + 1; ++rows)
     for (const Stored type : kAll) check(rows, 2 * GetParam().table->width, 45, 45, false, type);
+}
+
+TEST_P(GemmTest, BlocksOfRowsWholePagesApart) {
+  for (const Stored type : kAll) check(19, GetParam().table->width + 5, 2048, 512, false, type);
 }
 
 TEST_P(GemmTest, EveryRemainderOfColumns) {
