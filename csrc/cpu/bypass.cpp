@@ -42,16 +42,31 @@ void choose_ahead(Device& device) {
     const std::int64_t bytes = kNumbers * std::int64_t{sizeof(float)};
     const auto x = workspace(device, bytes), y = workspace(device, bytes / 2);
     return {{{x.get(), bytes}, {y.get(), bytes / 2}}, [=, &device](int candidate) {
-              bytes_ahead_of_stores = candidate ? kNearAhead : kFarAhead;
+              bytes_ahead_of_stores = candidate ? kFarAhead : kNearAhead;
               run<Bf16>(device, of_fp32().convert[kBf16][1], x, y, kNumbers);
             }};
   });
-  bytes_ahead_of_stores = best ? kNearAhead : kFarAhead;
+  bytes_ahead_of_stores = best ? kFarAhead : kNearAhead;
+}
+
+// On an AMD EPYC (family 25, model 17) a pace makes a copy of fp32 94 instead of 78 GB/s in the fast phase of its memory, and
+// changes nothing in the slow one.
+void choose_pace(Device& device) {
+  constexpr std::int64_t kNumbers = 4 << 20;
+  paced_stores = device.quickest("a pace beside stores past the caches", 2, [&device]() -> Device::Trial {
+    const std::int64_t bytes = kNumbers * std::int64_t{sizeof(float)};
+    const auto x = workspace(device, bytes), y = workspace(device, bytes);
+    return {{{x.get(), bytes}, {y.get(), bytes}}, [=, &device](int candidate) {
+              paced_stores = candidate == 0;
+              run<float>(device, of_fp32().relu[1], x, y, kNumbers);
+            }};
+  }) == 0;
 }
 
 }  // namespace
 
 std::int64_t bytes_ahead_of_stores = kFarAhead;
+bool paced_stores = false;
 
 bool bypass(Device& device, Isa isa, const void* y, std::int64_t rows, std::int64_t row_bytes) {
   const bool whole_lines = reinterpret_cast<std::uintptr_t>(y) % kLineBytes == 0 && row_bytes % kLineBytes == 0;
@@ -60,6 +75,7 @@ bool bypass(Device& device, Isa isa, const void* y, std::int64_t rows, std::int6
   const bool past_l2 = both > device.caches().l2_bytes * device.threads() && device.caches().l3_bytes;
   if (both <= device.lasting_bytes() && !(past_l2 && slow_last_cache(device))) return false;
   choose_ahead(device);
+  choose_pace(device);
   return true;
 }
 

@@ -175,15 +175,16 @@ ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T
   using V = VecOf<T>;
   const std::int64_t most = least(kLanes, rows_together(columns * sizeof(T))), step = most * columns;
   float scale[kLanes] = {};
+  Pace pace;
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
     const auto found = totals<V, 1, NonTemporal ? 2 : 8>(some, columns, [&](int r) __attribute__((always_inline)) {
-      return [=, from = x + (row + r) * columns, sum = residual + (Residual ? (row + r) * columns : 0), also = beside(r)](
+      return [=, &pace, from = x + (row + r) * columns, sum = residual + (Residual ? (row + r) * columns : 0), also = beside(r)](
                  auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         V value = take<V>(from + i, n, 0);
-        if constexpr (NonTemporal) fetch(from + step + i, n);
+        if constexpr (NonTemporal) fetch_rows(from, i, n, step, pace);
         if constexpr (Residual) {
           value = plus(take<V>(sum + i, n, 0), value);
-          if constexpr (NonTemporal) fetch(sum + step + i, n);
+          if constexpr (NonTemporal) fetch_rows(sum, i, n, step, pace);
           give<false>(sum + i, n, value);
         }
         if constexpr (Residual)
@@ -244,6 +245,7 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
   const Vec count = set1(static_cast<float>(columns));
   const std::int64_t most = least(kLanes, rows_together(columns * sizeof(T))), step = most * columns;
   float centre[kLanes] = {}, scale[kLanes] = {};
+  Pace pace;
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
     const T* const block = x + row * columns;
     float shift[kLanes] = {};
@@ -251,10 +253,10 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
       for (int r = 0; r < some; ++r) shift[r] = first_of(block + r * columns);
     constexpr int kMostSets = NonTemporal ? 2 : OnePass ? 4 : 8;
     const auto sums = totals<V, 1 + OnePass, kMostSets>(some, columns, [&](int r) __attribute__((always_inline)) {
-      return [=, from = block + r * columns, shift = shift[r], also = beside(r)](auto& state, std::int64_t i, int n)
+      return [=, &pace, from = block + r * columns, shift = shift[r], also = beside(r)](auto& state, std::int64_t i, int n)
                  __attribute__((always_inline)) {
         V d = take<V>(from + i, n, shift);
-        if constexpr (NonTemporal) fetch(from + step + i, n);
+        if constexpr (NonTemporal) fetch_rows(from, i, n, step, pace);
         if constexpr (OnePass) {
           d = less(d, set1(shift));
           state.sum[1] = times_plus(d, d, state.sum[1]);
@@ -301,11 +303,11 @@ ROOFLINE_INLINE void map(void* y, std::int64_t n, Of of, const X*... x) {
   if constexpr (NonTemporal) fence();
 }
 
-ROOFLINE_INLINE Vec relu_of(Vec x) { return max(zero(), x); }  // in this order, so that NaN stays
+struct Relu { __attribute__((always_inline)) Vec operator()(Vec x) const { return max(zero(), x); } };  // NaN stays, in this order
 
 template <class T, bool NonTemporal>
 void relu(const void* x, void* y, std::int64_t n) {
-  map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return relu_of(a); }, static_cast<const T*>(x));
+  map<T, NonTemporal>(y, n, Relu(), static_cast<const T*>(x));
 }
 
 // One pass over a row; the bias stays in cache from row to row. One fence for all rows: it waits until every store has reached memory.
@@ -316,8 +318,8 @@ void bias_relu(const void* in, const void* bias_, void* out, std::int64_t rows, 
   auto* bias = static_cast<const T*>(bias_);
   auto* y = static_cast<T*>(out);
   for (; rows > 0; --rows, x += columns, y += columns)
-    write<V, NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
-      return each([](Vec a, Vec b) __attribute__((always_inline)) { return relu_of(add(a, b)); }, take<V>(x + i, n, 0), take<V>(bias + i, n, 0));
+    write<V, NonTemporal, true>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
+      return each([](Vec a, Vec b) __attribute__((always_inline)) { return Relu()(add(a, b)); }, take<V>(x + i, n, 0), take<V>(bias + i, n, 0));
     }, x);
   if constexpr (NonTemporal) fence();
 }
@@ -360,7 +362,6 @@ void finish(float* c, const float* bias, std::int64_t n) {
     map<float, false>(c, n, of, static_cast<const float*>(c));
 }
 struct Nothing { __attribute__((always_inline)) Vec operator()(Vec x) const { return x; } };
-struct Relu { __attribute__((always_inline)) Vec operator()(Vec x) const { return relu_of(x); } };
 struct Silu { __attribute__((always_inline)) Vec operator()(Vec x) const { return times_sigmoid<float>(x, x); } };
 
 #define ROOFLINE_BOTH(...) {__VA_ARGS__, false>, __VA_ARGS__, (kLanes > 1)>}  // the scalar set has no non-temporal stores

@@ -54,8 +54,9 @@ struct RowsTable {
   void (*finish[5])(float* c, const float* bias, std::int64_t n);
 };
 
-// How far ahead of non-temporal stores their operands are fetched: as `bypass` found to be quickest.
+// How far ahead of non-temporal stores their operands are fetched, and whether Pace holds a core back: as `bypass` found quickest.
 extern std::int64_t bytes_ahead_of_stores;
+extern bool paced_stores;
 
 ROOFLINE_DECLARE_TABLES(RowsTable, rows);
 #if defined(ROOFLINE_HAVE_avx512_bf16)

@@ -20,9 +20,35 @@ ROOFLINE_INLINE void fetch(const X* p, std::int64_t n, std::int64_t ahead = 0) {
 }
 constexpr std::int64_t kNearBytes = 1024;
 
+// A chain of products, 9 cycles beside each line that is stored past the caches. A core whose loop is shorter than that runs ahead
+// of memory by its whole window and asks for many lines at once, and loads that are needed first wait behind them for a buffer.
+class Pace {
+ public:
+  // Once a line, of elements that begin at p + i.
+  template <class T>
+  __attribute__((always_inline)) inline void step([[maybe_unused]] const T* p, [[maybe_unused]] std::int64_t i) {
+#if defined(__x86_64__)
+    if ((i * std::int64_t{sizeof(T)} & (kLineBytes - 1)) < below_)
+      asm volatile("imul %0, %0\n imul %0, %0\n imul %0, %0" : "+r"(chain_));
+#endif
+  }
+
+ private:
+  const std::int64_t below_ = paced_stores;  // 1 or 0
+  std::int64_t chain_ = 1;
+};
+
+// What a first pass reads at p + i, a line of the next block of rows: into L2; and what it will read soon into L1.
+template <class T>
+ROOFLINE_INLINE void fetch_rows(const T* p, std::int64_t i, std::int64_t n, std::int64_t step, Pace& pace) {
+  fetch(p + step + i, n);
+  fetch<1>(p + i, n, 2 * kNearBytes);
+  pace.step(p, i);
+}
+
 // y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only. Beside these, what value reads
-// of each x is fetched: else memory would wait for reads and writes in turn. Long: value takes so many instructions that a core
-// finds its loads too late to wait for L2, so that they are fetched into L1 too.
+// of each x is fetched: else memory would wait for reads and writes in turn. Long: value takes so many instructions, or reads so
+// much else, that a core finds its loads too late to wait for L2, so that they are fetched into L1 too.
 template <class V, bool NonTemporal, bool Long = false, class T, class Value, class... X>
 ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
   constexpr std::int64_t kLine = kLineBytes / sizeof(T);
@@ -37,6 +63,9 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
     const auto head = static_cast<std::int64_t>((kLineBytes - reinterpret_cast<std::uintptr_t>(y) % kLineBytes) % kLineBytes / sizeof(T));
     plainly(head < n ? head : n);
     const std::int64_t lines = i + (n - i) / kLine * kLine;
+    // Of a copy: other results are shorter or take longer than what is read for them.
+    constexpr bool kPaced = !Long && sizeof...(X) == 1 && ((sizeof(X) == sizeof(T)) && ...);
+    [[maybe_unused]] Pace pace;
     const auto fetch_all = [&, ahead = bytes_ahead_of_stores](std::int64_t first, std::int64_t some) __attribute__((always_inline)) {
       (fetch(x + first, some, ahead), ...);
       if constexpr (Long) (fetch<1>(x + first, some, kNearBytes), ...);
@@ -44,7 +73,10 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
     for (; i + 4 * kLine <= lines; i += 4 * kLine) {
       fetch_all(i, 4 * kLine);
 #pragma GCC unroll 4
-      for (int u = 0; u < 4 * kLine; u += kAtOnce) give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
+      for (int u = 0; u < 4 * kLine; u += kAtOnce) {
+        if constexpr (kPaced) pace.step(y, u);
+        give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
+      }
     }
     for (; i < lines; i += kAtOnce) {
       fetch_all(i, kAtOnce);

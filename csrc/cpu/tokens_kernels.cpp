@@ -2,7 +2,7 @@
 #include "cpu/tokens_kernels.h"
 
 #include "cpu/isa.h"
-#include "cpu/simd/twins.h"
+#include "cpu/rows_stores.h"
 
 namespace roofline::cpu {
 namespace {
@@ -84,8 +84,6 @@ void rope(const RopePart& part) {
 
 // -- embedding ----------------------------------------------------------------------------------------------------------------
 
-constexpr int kLineBytes = 64;
-
 template <bool NonTemporal>
 ROOFLINE_INLINE void copy_line(char* to, const char* from) {
   if constexpr (kLanes == 1) {
@@ -110,29 +108,27 @@ ROOFLINE_INLINE void copy_line(char* to, const char* from) {
 // results bypass the caches: on an Intel Xeon the few buffers of L1's misses serve such stores too.
 constexpr std::int64_t kAheadBytes = 4096;
 template <bool NonTemporal>
-ROOFLINE_INLINE void fetch(const char* p) {
-  __builtin_prefetch(p, 0, NonTemporal ? 2 : 3);
-}
-
-template <bool NonTemporal>
 void embedding(const EmbeddingPart& part) {
   const std::int64_t bytes = part.row_bytes, ahead = (kAheadBytes + bytes - 1) / bytes;
+  constexpr int kLevel = NonTemporal ? 2 : 1;
   char* to = part.out;
+  Pace pace;
   for (std::int64_t token = 0; token < part.tokens; ++token, to += bytes) {
     const char* const from = part.table + part.ids[token] * bytes;
     const char* const next = part.table + part.ids[least(token + ahead, part.tokens - 1)] * bytes;
     std::int64_t i = 0;
     if constexpr (NonTemporal) {  // up to where a line of the result begins
       i = least(static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(to) % kLineBytes), bytes);
-      fetch<NonTemporal>(next);
+      fetch<kLevel>(next, 1);
       __builtin_memcpy(to, from, static_cast<std::size_t>(i));
     }
     for (; i + kLineBytes <= bytes; i += kLineBytes) {
-      fetch<NonTemporal>(next + i);
+      fetch<kLevel>(next + i, 1);
+      if constexpr (NonTemporal) pace.step(to, 0);
       copy_line<NonTemporal>(to + i, from + i);
     }
     if (i < bytes) {
-      fetch<NonTemporal>(next + bytes - 1);
+      fetch<kLevel>(next + bytes - 1, 1);
       __builtin_memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
     }
   }
