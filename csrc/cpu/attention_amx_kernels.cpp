@@ -9,18 +9,22 @@ namespace {
 
 constexpr Index kTileWords = kTile * kTile;
 constexpr Index kKeys = 2 * kTile;  // of a tile of V, and of two of K
+// Bytes from a row of Q, or results, to the next, and from one of scores, or weights.
+template <int Vectors>
+constexpr Index kRow = 4 * Vectors * kLanes;
+template <int Vectors>
+constexpr Index kScoresRow = 4 * kPitch<Vectors>;
 
 // 16 or 32 rows x 16 or 32 columns of c = or += the product of `steps` tiles. a: tiles one after the other, those of the second rows at
-// `other`; b and c: rows `width` words apart.
+// `other`; b and c: rows b_row and c_row bytes apart.
 template <bool Rows, bool Columns, bool Add>
-ROOFLINE_INLINE void square(const float* a, const float* other, const float* b, Index steps, float* c, Index width) {
-  const Index row = 4 * width;
-  float* const below = c + kTile * width;
+ROOFLINE_INLINE void square(const float* a, const float* other, const float* b, Index b_row, Index steps, float* c, Index c_row) {
+  float* const below = c + kTile * c_row / 4;
   if constexpr (Add) {
-    _tile_loadd(0, c, row);
-    if constexpr (Columns) _tile_loadd(1, c + kTile, row);
-    if constexpr (Rows) _tile_loadd(2, below, row);
-    if constexpr (Rows && Columns) _tile_loadd(3, below + kTile, row);
+    _tile_loadd(0, c, c_row);
+    if constexpr (Columns) _tile_loadd(1, c + kTile, c_row);
+    if constexpr (Rows) _tile_loadd(2, below, c_row);
+    if constexpr (Rows && Columns) _tile_loadd(3, below + kTile, c_row);
   } else {
     _tile_zero(0);
     if constexpr (Columns) _tile_zero(1);
@@ -28,12 +32,12 @@ ROOFLINE_INLINE void square(const float* a, const float* other, const float* b, 
     if constexpr (Rows && Columns) _tile_zero(3);
   }
   for (Index step = 0; step < steps; ++step) {
-    const float* const from = b + step * kTile * width;
+    const float* const from = b + step * kTile * b_row / 4;
     _tile_loadd(4, a + step * kTileWords, kTileBytes);
-    _tile_loadd(6, from, row);
+    _tile_loadd(6, from, b_row);
     _tile_dpbf16ps(0, 4, 6);
     if constexpr (Columns) {
-      _tile_loadd(7, from + kTile, row);
+      _tile_loadd(7, from + kTile, b_row);
       _tile_dpbf16ps(1, 4, 7);
     }
     if constexpr (Rows) {
@@ -42,24 +46,78 @@ ROOFLINE_INLINE void square(const float* a, const float* other, const float* b, 
       if constexpr (Columns) _tile_dpbf16ps(3, 5, 7);
     }
   }
-  _tile_stored(0, c, row);
-  if constexpr (Columns) _tile_stored(1, c + kTile, row);
-  if constexpr (Rows) _tile_stored(2, below, row);
-  if constexpr (Rows && Columns) _tile_stored(3, below + kTile, row);
+  _tile_stored(0, c, c_row);
+  if constexpr (Columns) _tile_stored(1, c + kTile, c_row);
+  if constexpr (Rows) _tile_stored(2, below, c_row);
+  if constexpr (Rows && Columns) _tile_stored(3, below + kTile, c_row);
 }
 
 // A strip of c, `Vectors` tiles wide.
 template <int Vectors, bool Rows, bool Add>
-ROOFLINE_INLINE void strip(const float* a, const float* other, const float* b, Index steps, float* c) {
-  constexpr Index kChunk = Vectors * kTile;
+ROOFLINE_INLINE void strip(const float* a, const float* other, const float* b, Index b_row, Index steps, float* c, Index c_row) {
   if constexpr (Vectors == 1)
-    square<Rows, false, Add>(a, other, b, steps, c, kChunk);
+    square<Rows, false, Add>(a, other, b, b_row, steps, c, c_row);
   else
-    for (Index column = 0; column < kChunk; column += 2 * kTile)
-      square<Rows, true, Add>(a, other, b + column, steps, c + column, kChunk);
+    for (Index column = 0; column < Vectors * kTile; column += 2 * kTile)
+      square<Rows, true, Add>(a, other, b + column, b_row, steps, c + column, c_row);
 }
 
-struct TileProducts : WordProducts {
+// to[rows][pitch] = (from[2 kLanes][width] scale)ᵀ.
+template <class Whole>
+ROOFLINE_INLINE void transpose_to_pairs(Whole whole, const float* from, Index width, Vec scale, Bf16* to, Index rows, Index pitch) {
+  Vec square[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    alignas(Vec) Bf16 words[2 * kLanes];
+    narrow_pairs<false>(words, mul(load(from + 2 * i * width), scale), mul(load(from + (2 * i + 1) * width), scale));
+    square[i] = load(reinterpret_cast<const float*>(words));
+  }
+  transpose(square);
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i)
+    if (whole || i < rows) store(reinterpret_cast<float*>(to + i * pitch), square[i]);
+}
+
+// to[rows][columns] = (from[columns][width] scale)ᵀ, of at most kLanes rows.
+template <class T>
+void transpose_scaled_back(const Number* from, Index columns, Index width, Vec scale, T* to, Index rows) {
+  for_rows(rows, [&](auto whole) __attribute__((always_inline)) {
+    Index d = 0;
+    if constexpr (kInPairs<T>)
+      for (; d + 2 * kLanes <= columns; d += 2 * kLanes)
+        transpose_to_pairs(whole, from + d * width, width, scale, to + d, rows, columns);
+    const auto square_of = [&](int some) __attribute__((always_inline)) {
+      Vec square[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) square[i] = i < some ? mul(load(from + (d + i) * width), scale) : zero();
+      transpose(square);
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i)
+        if (whole || i < rows) put(to + i * columns + d, some, square[i]);
+    };
+    for (; d + kLanes <= columns; d += kLanes) square_of(kLanes);
+    if (d < columns) square_of(static_cast<int>(columns - d));
+  });
+}
+
+// Results with the queries in lanes: chunk.out [value_dim, width].
+struct InLanes {
+  static constexpr int kMostVectors = kVectors;
+
+  template <int Vectors>
+  static void shrink(const Chunk& chunk, Index columns, int z, Vec down) {
+    for (Index d = 0; d < columns; ++d) {
+      Number* const at = chunk.out + (d * Vectors + z) * kLanes;
+      store(at, mul(load(at), down));
+    }
+  }
+  template <class T>
+  static void results(const Chunk& chunk, Index columns, Index lane, Vec share, T* out) {
+    transpose_scaled_back(chunk.out + lane, columns, chunk.vectors * kLanes, share, out, chunk.rows - lane);
+  }
+};
+
+struct TileProducts : WordProducts, InLanes {
   static constexpr Index kColumns = kTile, kKeyStep = kKeys;
   static constexpr bool kTrims = false;  // its tiles are two vectors wide
   static constexpr bool kBegins = false;
@@ -90,6 +148,7 @@ struct TileProducts : WordProducts {
   }
   // From the tiles of 16 columns to those of the next.
   static Index value_pitch(const AttentionBlock&, Index n) { return round_up(n, kKeys) / kKeys * kTileWords; }
+  static Index value_plane(const AttentionBlock&, Index) { return 0; }
   static Index value_offset(const AttentionBlock&, Index lead) { return lead / kKeys * kTileWords; }
 
   template <int Vectors>
@@ -97,7 +156,8 @@ struct TileProducts : WordProducts {
     barrier();
     for (Index key = 0; key < keys.n; key += kKeys) {
       const float* const k = keys.k + key * keys.key_words;
-      strip<Vectors, true, false>(k, k + kTile * keys.key_words, chunk.q, keys.key_words / kTile, s + key * Vectors * kTile);
+      strip<Vectors, true, false>(k, k + kTile * keys.key_words, chunk.q, kRow<Vectors>, keys.key_words / kTile,
+                                 s + key * kPitch<Vectors>, kScoresRow<Vectors>);
     }
     barrier();
   }
@@ -106,7 +166,7 @@ struct TileProducts : WordProducts {
     if constexpr (Grow)
       for (Index key = from; key < to; ++key)
 #pragma GCC unroll 8
-        for (int z = First; z < Vectors; ++z) grow[z] = max(grow[z], load(s + (key * Vectors + z) * kLanes));
+        for (int z = First; z < Vectors; ++z) grow[z] = max(grow[z], load(s + key * kPitch<Vectors> + z * kLanes));
   }
   template <int Vectors, int First, bool Masked>
   static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
@@ -120,9 +180,9 @@ struct TileProducts : WordProducts {
       const float* const v = keys.v + d / kTile * keys.value_pitch;
       float* const out = chunk.out + d * Vectors * kTile;
       if (keys.value_dim - d > kTile)
-        strip<Vectors, true, true>(v, v + keys.value_pitch, p, steps, out);
+        strip<Vectors, true, true>(v, v + keys.value_pitch, p, kScoresRow<Vectors>, steps, out, kRow<Vectors>);
       else
-        strip<Vectors, false, true>(v, nullptr, p, steps, out);
+        strip<Vectors, false, true>(v, nullptr, p, kScoresRow<Vectors>, steps, out, kRow<Vectors>);
     }
     barrier();
   }

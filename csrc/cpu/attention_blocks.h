@@ -2,14 +2,14 @@
 // here, pairs of bf16 in attention_words.h, or fp64 where vectors are of that. Everything is internal to the file that includes it.
 //
 // A block of queries is cut into chunks as wide as a register tile; chunk by chunk, kv_block keys at a time (they stay in L2 while
-// all chunks meet them). Q, O, S and P stay in L1 or L2. K, V and q are read, and out is written once, transposed back and divided
+// all chunks meet them). Q, O, S and P stay in L1 or L2. K, V and q are read, and out is written once, divided
 // by the sum. K and V are read as they lie or gathered in panels, once for all chunks of the block. A chunk meets the keys from
 // the first that any of its queries sees, a vector of it to the last that its own see; masks take part only where some see a key
 // and others do not.
 #pragma once
 
-#include "cpu/attention_chunk.h"
 #include "cpu/attention_tiled_kernels.h"
+#include "cpu/attention_values.h"
 #if !defined(ROOFLINE_DOUBLES)
 #include "cpu/simd/bytes.h"
 #endif
@@ -56,7 +56,7 @@ void pack(const Chunk& chunk, const AttentionBlock& block) {
   const T* q = static_cast<const T*>(block.q) + chunk.first * key_dim;
   Products::queries(q, chunk.rows, key_dim, static_cast<Number>(block.scale), chunk.q, width);
   const bool begun = Products::kBegins && chunk.start < chunk.stop();
-  const Index results = begun ? 0 : round_up(block.value_dim, Products::kColumns) * width;
+  const Index results = begun ? 0 : round_up(block.value_dim, kLanes) * width;
   for (Index at = 0; at < results; at += kLanes) store(chunk.out + at, zero());
   for (Index at = 0; at < width; at += kLanes) {
     store(chunk.neg_max + at, zero());
@@ -107,10 +107,13 @@ void look(const AttentionBlock& block, Chunk& chunk) {
   for (int z = 0; z < chunk.vectors; ++z) {
     const Index row = least(z * kLanes, chunk.rows - 1), last = least(row + kLanes, chunk.rows) - 1;
     Index low = query_of(block, chunk.first + row), high = low + (block.causal ? last - row : 0);
-    if (high >= block.seq_q) low = 0, high = block.seq_q - 1;  // the last query of a head is among them, and the first of the next
+    Index half = least(low + kLanes / 2 - 1, high);
+    // The last query of a head is among them, and the first of the next.
+    if (high >= block.seq_q) low = 0, half = high = block.seq_q - 1;
     const Seen least_seen = seen_by(block, low), most_seen = seen_by(block, high);
     chunk.lates[z] = most_seen.from;
     chunk.fulls[z] = least_seen.to;
+    chunk.halves[z] = seen_by(block, half).to;
     chunk.start = least(chunk.start, least_seen.from);
     chunk.late = most(chunk.late, most_seen.from);
     chunk.full = least(chunk.full, least_seen.to);
@@ -129,25 +132,8 @@ ROOFLINE_INLINE void for_lanes(const AttentionBlock& block, const Chunk& chunk, 
   }
 }
 
-// Results with the queries in lanes: chunk.out [value_dim, width].
-struct InLanes {
-  static constexpr int kMostVectors = kVectors;
-
-  template <int Vectors>
-  static void shrink(const Chunk& chunk, Index columns, int z, Vec down) {
-    for (Index d = 0; d < columns; ++d) {
-      Number* const at = chunk.out + (d * Vectors + z) * kLanes;
-      store(at, mul(load(at), down));
-    }
-  }
-  template <class T>
-  static void results(const Chunk& chunk, Index columns, Index lane, Vec share, T* out) {
-    transpose_scaled_back(chunk.out + lane, columns, chunk.vectors * kLanes, share, out, chunk.rows - lane);
-  }
-};
-
 // Products of numbers as vectors hold them: K and V are broadcast as they lie, or from panels.
-struct PlainProducts : Fma, InLanes {
+struct PlainProducts : Fma, InRows {
   static constexpr bool kRaw = false;  // scores are scaled, and less the maximum
   static constexpr bool kTrims = true;  // vectors whose queries see no further key meet none
   static constexpr bool kBegins = true;  // values of the first keys begin the results, whatever is there
@@ -163,10 +149,11 @@ struct PlainProducts : Fma, InLanes {
     if (block.rope_dim > 0) gather(block.rope, block.rope_dim, block, begin, n, to + block.head_dim, pitch);
   }
   static void gather_values(const AttentionBlock& block, Index begin, Index n, Number* to) {
-    gather(block.v, block.value_dim, block, begin, n, to, block.value_dim);
+    gather(block.v, block.value_dim, block, begin, n, to, value_pitch(block, n));
   }
-  static Index value_pitch(const AttentionBlock& block, Index) { return block.value_dim; }
-  static Index value_offset(const AttentionBlock& block, Index lead) { return lead * block.value_dim; }
+  static Index value_pitch(const AttentionBlock& block, Index) { return round_up(block.value_dim, kLanes); }
+  static Index value_plane(const AttentionBlock& block, Index) { return columns_together(block.value_dim); }
+  static Index value_offset(const AttentionBlock& block, Index lead) { return lead * value_pitch(block, lead); }
 
   template <int Vectors>
   static void begin(const Chunk&, const Keys&, Number*) {}
@@ -185,15 +172,15 @@ struct PlainProducts : Fma, InLanes {
     Vec sum = load(chunk.sum + z * kLanes);
 #pragma GCC unroll 8
     for (int row = 0; row < Rows; ++row) {
-      const Vec weight = exp2_bounded(scores[row][z]);
+      const Vec weight = weight_or_zero(scores[row][z]);
       sum = add(sum, weight);
-      store(p + (row * Vectors + z) * kLanes, weight);
+      store(p + row * kPitch<Vectors> + z * kLanes, weight);
     }
     store(chunk.sum + z * kLanes, sum);
   }
   template <int Vectors>
-  static void values(const Chunk& chunk, const Keys& keys, const Number* p) {
-    for_tiles<kTileRows<Vectors>>(keys.value_dim, ValueTiles<PlainProducts, Vectors>{keys, chunk, p});
+  static void values(const Chunk& chunk, const Keys& keys, Number* p) {
+    value_tiles<PlainProducts>(chunk, keys, p, kPitch<Vectors>);
   }
 };
 
@@ -203,7 +190,7 @@ void tiled(const AttentionBlock& block) {
   using Table = AttentionTiledKernels;
   const Index query_words = Table::words(block.head_dim + block.rope_dim, Products::kNumbers, Products::kColumns);
   const Index key_words = block.key_panel ? query_words : block.head_dim / Products::kNumbers, rope_words = query_words - key_words;
-  const Index value_columns = round_up(block.value_dim, Products::kColumns), value_words = block.value_dim / Products::kNumbers;
+  const Index value_columns = round_up(block.value_dim, kLanes), value_words = block.value_dim / Products::kNumbers;
   Chunk chunks[Table::kMaxQueryBlock / kWidth + 2] = {};
   int count = 0;
   Number* free = static_cast<Number*>(block.workspace);
@@ -237,7 +224,7 @@ void tiled(const AttentionBlock& block) {
   };
   const Ahead results = rows_of(block.top ? nullptr : block.out, block.value_dim);
   const Ahead queries = rows_of(block.next_q, block.head_dim + block.rope_dim);
-  Number* const s = take(block.kv_block * chunks[0].vectors * kLanes);  // the first chunk is the widest
+  Number* const s = take(block.kv_block * (chunks[0].vectors * kLanes + kLine));  // the first chunk is the widest
   Number* const key_panel = take(block.key_panel ? Table::panel_words(block.kv_block, key_words) : 0);
   Number* const value_panel = free;
   const Index element_bytes = block.element == Cached::fp32 ? Index{sizeof(Number)} : Cached::bytes(block.element);
@@ -247,6 +234,7 @@ void tiled(const AttentionBlock& block) {
     const Number* k = static_cast<const Number*>(block.k) + begin * key_words;  // where they lie as words
     const Number* v = static_cast<const Number*>(block.v) + begin * value_words;
     const Index value_pitch = shared ? key_words : block.value_panel ? Products::value_pitch(block, all) : value_words;
+    const Index value_plane = block.value_panel && !shared ? Products::value_plane(block, all) : columns_together(block.value_dim);
     if (block.key_panel) {
       Products::gather_keys(block, begin, all, key_panel, key_words);
       k = key_panel;
@@ -278,17 +266,17 @@ void tiled(const AttentionBlock& block) {
       if (n <= 0) continue;
       const Number* const rope = rope_words ? static_cast<const Number*>(block.rope) + (begin + lead) * rope_words : nullptr;
       const Index first_value = shared || !block.value_panel ? lead * value_pitch : Products::value_offset(block, lead);
-      Keys keys = {k + lead * key_words, rope, v + first_value, key_words, rope_words, block.value_dim, value_pitch,
-                   begin + lead, n, {}, begin + lead <= chunk.start, static_cast<Number>(Products::kRaw ? block.scale : 1),
-                   static_cast<Number>(block.softcap), {}, {}};
+      Keys keys = {k + lead * key_words, rope, v + first_value, key_words, rope_words, block.value_dim, value_pitch, value_plane,
+                   begin + lead, n, {}, begin + lead <= chunk.start, chunk.full < begin + lead + n || chunk.late > begin + lead,
+                   static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap), {}, {}};
       if (c == 0) keys.with_scores[0] = with_scores, keys.with_values[0] = with_values;
       if (c == 0 && rope_words) keys.with_scores[2] = next_of(block.rope, block.rope_dim);
       if (ends && c == count - 1) keys.with_scores[1] = results, keys.with_values[1] = queries;
       share_out(keys.with_scores, n);
-      share_out(keys.with_values, block.value_dim);
+      share_out(keys.with_values, chunk.rows * ((block.value_dim + kWidth - 1) / kWidth));
       for (int z = 0; z < chunk.vectors; ++z)
         keys.ends[z] = Products::kTrims ? most(0, least(n, round_up(chunk.stops[z] - keys.begin, Products::kKeyStep))) : n;
-      if (chunk.full < keys.begin + n || chunk.late > keys.begin)
+      if (keys.masked)
         for_lanes(block, chunk, [&](Index lane, Seen seen) {
           chunk.from[lane] = static_cast<Number>(seen.from - keys.begin);
           chunk.to[lane] = static_cast<Number>(seen.to - keys.begin);

@@ -1,10 +1,10 @@
 // A chunk of queries against some keys: scores, the softmax running along, values. `Products` says how scores and values are
 // multiplied. Everything is internal to the file that includes it.
 //
-// Queries lie in the lanes, so that the maximum, the sum and the rescaling of a query are vertical:
+// Queries lie in the lanes of scores and weights, so that the maximum and the sum of a query are vertical:
 //   S[key][query] = K Qᵀ - m   Q is packed transposed; in fp32 scaled, and -m is where the accumulators start;
 //   P = 2^S                    scores are in units of log2, m moves only when a score passes it by 2^8;
-//   Oᵀ[d][query] += Vᵀ P
+//   O[query][d] += P V         a few queries are broadcast, and the columns of V lie in the lanes; by AMX the other way round
 #pragma once
 
 #include "cpu/attention_tile.h"
@@ -14,7 +14,7 @@ namespace {
 
 struct Chunk {
   Number* q;        // [head_dim + rope_dim, width]
-  Number* out;      // [value_dim, width]
+  Number* out;      // as Products lays results
   Number* neg_max;  // [width]; in units of log2, as are all scores
   Number* sum;      // [width]
   Number* from;     // [width]; the first key that each query sees and the first that it no longer sees, both from where the
@@ -25,6 +25,7 @@ struct Chunk {
   Index start;            // the first key that any of its queries sees
   Index late, full;   // keys that all of them see; none where late is not less
   Index lates[kVectors], fulls[kVectors];  // the same of each vector
+  Index halves[kVectors];  // past the last key that the lower half of its queries sees
   Index stops[kVectors];  // past the last key that the queries up to a vector see
   Index stop() const { return stops[vectors - 1]; }
 };
@@ -35,10 +36,11 @@ struct Keys {
   const Number* rope;  // [n, rope_words]: the words of a key that follow
   const Number* v;     // [n, value_dim]
   Index key_words, rope_words, value_dim;
-  Index value_pitch;
+  Index value_pitch, value_plane;  // from a key of V, or a pair, to the next; from the columns of a register tile to the next
   Index begin, n;
   Index ends[kVectors];  // the vectors from z on meet keys up to ends[z]
   bool anew;     // they are the first that the chunk meets
+  bool masked;   // chunk.from and chunk.to say which of them each query sees; else each sees all
   Number scale;  // of raw scores, times log2(e)
   Number softcap;
   // The first chunk prefetches for all. With scores: values of this block that are read in place, or words of the next one that are
@@ -49,6 +51,11 @@ struct Keys {
 
 alignas(64) constexpr Number kZeros[kWidth] = {};
 
+// From a row of scores, or weights, to the next: a line more than it takes, so that those of a few queries do not meet in few
+// places of the first cache.
+template <int Vectors>
+constexpr Index kPitch = Vectors * kLanes + (Vectors * sizeof(Vec) > 64 ? kLine : 0);
+
 // Of the vectors from First on.
 template <class Products, int Vectors, int First, bool Grow>
 struct ScoreTiles {
@@ -58,16 +65,16 @@ struct ScoreTiles {
   const Number* start;  // [width]; of the sums
   Index from, to;       // words of a key that are multiplied: the first of them begin the sums, the others go on
   Index first;          // of these keys
-  Number* s;            // [keys.n, width]
+  Number* s;            // [keys.n, kPitch]
   Vec* grow;            // [Vectors]; highest score above the old maximum
 
   template <int Rows>
   [[gnu::noinline]] void tile(Index at) const {
     const Index key = first + at;
-    Number* const sums = s + key * kChunk;
+    Number* const sums = s + key * kPitch<Vectors>;
     Vec acc[Rows][Vectors];
     const Number* const begin = from == 0 ? start : sums;
-    const Index next = from == 0 ? 0 : kChunk;
+    const Index next = from == 0 ? 0 : kPitch<Vectors>;
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
@@ -83,7 +90,7 @@ struct ScoreTiles {
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-      for (int z = First; z < Vectors; ++z) store(sums + i * kChunk + z * kLanes, acc[i][z]);
+      for (int z = First; z < Vectors; ++z) store(sums + i * kPitch<Vectors> + z * kLanes, acc[i][z]);
     if constexpr (Grow)
 #pragma GCC unroll 8
       for (int z = First; z < Vectors; ++z) {
@@ -112,40 +119,6 @@ void score_tiles(const Chunk& chunk, const Keys& keys, const Number* start, Inde
   }
 }
 
-template <class Products, int Vectors>
-struct ValueTiles {
-  static constexpr int kChunk = Vectors * kLanes;
-  const Keys& keys;
-  const Chunk& chunk;
-  const Number* p;  // [rows of V: keys, or pairs of keys][width]
-
-  template <int First, int Rows>
-  [[gnu::always_inline]] void multiply_from(Vec (&acc)[Rows][Vectors], Index d, Index from) const {
-    const Index to = (keys.ends[First] + Products::kNumbers - 1) / Products::kNumbers;
-    const Number* const v = keys.v + d + from * keys.value_pitch;
-    if (from < to) multiply<Products, First>(acc, v, 1, keys.value_pitch, p + from * kChunk, kChunk, to - from);
-    if constexpr (First + 1 < Vectors) multiply_from<First + 1>(acc, d, to);
-  }
-
-  template <int Rows>
-  [[gnu::noinline]] void tile(Index d) const {
-    fetch(keys.with_values, d, d + Rows);
-    Number* const out = chunk.out + d * kChunk;
-    const Number* const begin = keys.anew ? kZeros : out;
-    const Index next = keys.anew ? 0 : kChunk;
-    Vec acc[Rows][Vectors];
-#pragma GCC unroll 8
-    for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) acc[i][z] = load(begin + i * next + z * kLanes);
-    multiply_from<0>(acc, d, 0);
-#pragma GCC unroll 8
-    for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) store(out + i * kChunk + z * kLanes, acc[i][z]);
-  }
-};
-
 // 2^x as exp2_bounded, but 0 of -infinity: sums of the least power times values would be denormal, and cost Intel's cores a
 // hundred cycles each.
 ROOFLINE_INLINE Vec weight_or_zero(Vec x) {
@@ -165,7 +138,7 @@ void weigh_scores(const Chunk& chunk, Index from, Index to, Number* s, const Vec
   for (Index key = from; key < to; ++key)
 #pragma GCC unroll 8
     for (int z = First; z < Vectors; ++z) {
-      Number* at = s + (key * Vectors + z) * kLanes;
+      Number* at = s + key * kPitch<Vectors> + z * kLanes;
       const Vec score = Moved ? sub(load(at), up[z]) : load(at), weight = Masked ? weight_or_zero(score) : exp2_bounded(score);
       store(at, weight);
       sums[z] = add(sums[z], weight);
@@ -182,7 +155,7 @@ void finish(const Chunk& chunk, const Keys& keys, Index first, Index last, Numbe
   for (int z = First; z < Vectors; ++z) {
     const auto for_keys = [&](Index from, Index to, auto f) __attribute__((always_inline)) {
       for (Index key = most(first, from); key < least(to, last); ++key) {
-        Number* const at = s + (key * Vectors + z) * kLanes;
+        Number* const at = s + key * kPitch<Vectors> + z * kLanes;
         store(at, f(load(at), set1(static_cast<Number>(key))));
       }
     };
@@ -195,7 +168,7 @@ void finish(const Chunk& chunk, const Keys& keys, Index first, Index last, Numbe
     for_keys(first, chunk.lates[z] - keys.begin, [&](Vec score, Vec key) { return select_less(key, from, none, score); });
     for_keys(chunk.fulls[z] - keys.begin, last, [&](Vec score, Vec key) { return select_less(key, to, score, none); });
     Vec high = grow[z];
-    for (Index key = first; key < last; ++key) high = max(high, load(s + (key * Vectors + z) * kLanes));
+    for (Index key = first; key < last; ++key) high = max(high, load(s + key * kPitch<Vectors> + z * kLanes));
     grow[z] = high;
   }
 }
@@ -227,25 +200,64 @@ Keys part_of(Keys keys, Index from, Index to) {
   return keys;
 }
 
-// Weights of a tile of keys, whose scores never leave registers; false where a score passes its maximum by 2^8.
+// Moves the maximum of a vector of queries whose scores pass it by `grown`; by how much it does. Sums and results follow it. A
+// query that saw no key yet, and has no sink, has a sum of at most some 2^-125 for each key it does not see: it starts anew.
 template <class Products, int Vectors>
-[[gnu::noinline]] bool weighed_tile(const Chunk& chunk, const Keys& keys, Index key, Number* p) {
-  Vec acc[kRows][Vectors], high[Vectors];
+Vec raise(const Chunk& chunk, const Keys& keys, int z, Vec grown) {
+  const Vec none = set1(0x1p-60), sum = load(chunk.sum + z * kLanes);
+  const Vec anew = select_less(set1(-0x1p120), grown, grown, zero());  // it may see none of these keys either
+  const Vec up = select_less(sum, none, anew, max(grown, zero()));
+  store(chunk.neg_max + z * kLanes, sub(load(chunk.neg_max + z * kLanes), up));
+  const Vec down = select_less(sum, none, zero(), exp2(sub(zero(), up)));
+  store(chunk.sum + z * kLanes, mul(sum, down));
+  if (!keys.anew) Products::template shrink<Vectors>(chunk, keys.value_dim, z, down);
+  return up;
+}
+
+// Weights of a tile of keys and of the vectors from First on, whose scores never leave registers. `move`: the tile gives the
+// maximum; else false where a score passes that by 2^8. Upper: the lower half of the first vector sees none of these keys.
+template <class Products, int Vectors, int First, bool Upper, int Rows>
+[[gnu::noinline]] bool weighed_tile(const Chunk& chunk, const Keys& keys, Index key, bool move, Number* p) {
+  Vec acc[Rows][Vectors], grown[Vectors];
 #pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i)
+  for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) acc[i][z] = Products::kRaw ? zero() : load(chunk.neg_max + z * kLanes);
-  fetch(keys.with_scores, key, key + kRows);
+    for (int z = First; z < Vectors; ++z) acc[i][z] = Products::kRaw ? zero() : load(chunk.neg_max + z * kLanes);
+  if constexpr (Upper && !Products::kRaw)
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i) acc[i][First] = load_upper(chunk.neg_max + First * kLanes);
+  fetch(keys.with_scores, key, key + Rows);
   const Number* const k = keys.k + key * keys.key_words;
-  multiply<Products>(acc, k, keys.key_words, 1, chunk.q, Vectors * kLanes, keys.key_words);
+  multiply<Products, First, Upper>(acc, k, keys.key_words, 1, chunk.q, Vectors * kLanes, keys.key_words);
+  if constexpr (Upper)
 #pragma GCC unroll 8
-  for (int z = 0; z < Vectors; ++z) {
-    high[z] = max(max(acc[0][z], acc[1][z]), max(acc[2][z], acc[3][z]));
-    if constexpr (Products::kRaw) high[z] = fma(high[z], set1(keys.scale), load(chunk.neg_max + z * kLanes));
+    for (int i = 0; i < Rows; ++i) acc[i][First] = with_upper(set1(-kInfinity), acc[i][First]);
+  Vec most_grown = set1(-kInfinity);
+#pragma GCC unroll 8
+  for (int z = First; z < Vectors; ++z) {
+    if (keys.begin + key + Rows > chunk.fulls[z]) {
+      const Vec to = load(chunk.to + z * kLanes);
+#pragma GCC unroll 8
+      for (int i = 0; i < Rows; ++i) acc[i][z] = select_less(set1(static_cast<Number>(key + i)), to, acc[i][z], set1(-kInfinity));
+    }
+    grown[z] = acc[0][z];
+#pragma GCC unroll 8
+    for (int i = 1; i < Rows; ++i) grown[z] = max(grown[z], acc[i][z]);
+    if constexpr (Products::kRaw) grown[z] = fma(grown[z], set1(keys.scale), load(chunk.neg_max + z * kLanes));
+    most_grown = max(most_grown, grown[z]);
   }
-  if (any_greater(max(max(high[0], high[1]), max(high[2], high[3])), set1(8))) return false;
+  if (move) {
 #pragma GCC unroll 8
-  for (int z = 0; z < Vectors; ++z) Products::template weigh_tile<Vectors>(chunk, keys, z, acc, p);
+    for (int z = First; z < Vectors; ++z) {
+      const Vec up = raise<Products, Vectors>(chunk, keys, z, grown[z]);
+#pragma GCC unroll 8
+      for (int i = 0; i < (Products::kRaw ? 0 : Rows); ++i) acc[i][z] = sub(acc[i][z], up);
+    }
+  } else if (any_greater(most_grown, set1(8))) {
+    return false;
+  }
+#pragma GCC unroll 8
+  for (int z = First; z < Vectors; ++z) Products::template weigh_tile<Vectors>(chunk, keys, z, acc, p);
   return true;
 }
 
@@ -277,25 +289,13 @@ void meet_in_turn(const Chunk& chunk, const Keys& keys, Number* s) {
 #pragma GCC unroll 8
     for (int z = 0; z < Vectors; ++z) grow[z] = fma(grow[z], set1(keys.scale), load(chunk.neg_max + z * kLanes));
 
-  // Within 2^8 of the maximum nothing overflows, so it is moved only beyond that: after the first keys, almost never. A query that
-  // saw no key yet, and has no sink, has a sum of at most some 2^-125 for each key it does not see: it starts anew.
-  const bool first = keys.begin <= most(chunk.late, chunk.start);
-  bool move = first;
+  // Within 2^8 of the maximum nothing overflows, so it is moved only beyond that: after the first keys, almost never.
+  bool move = keys.begin <= most(chunk.late, chunk.start);
 #pragma GCC unroll 8
   for (int z = 0; z < Vectors; ++z) move = move || any_greater(grow[z], set1(8));
-  if (move) {
-    const Vec none = set1(0x1p-60);
+  if (move)
 #pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) {
-      const Vec sum = load(chunk.sum + z * kLanes);
-      const Vec anew = select_less(set1(-0x1p120), grow[z], grow[z], zero());  // it may see none of these keys either
-      const Vec up = grow[z] = select_less(sum, none, anew, max(grow[z], zero()));
-      store(chunk.neg_max + z * kLanes, sub(load(chunk.neg_max + z * kLanes), up));
-      const Vec down = select_less(sum, none, zero(), exp2(sub(zero(), up)));
-      store(chunk.sum + z * kLanes, mul(sum, down));
-      if (!keys.anew) Products::template shrink<Vectors>(chunk, keys.value_dim, z, down);
-    }
-  }
+    for (int z = 0; z < Vectors; ++z) grow[z] = raise<Products, Vectors>(chunk, keys, z, grow[z]);
   const auto weighed = [&](auto masked) {
     return [&](auto first, Index from, Index to) {
       Products::template weigh<Vectors, first, masked>(chunk, keys, from, to, s, grow, move);
@@ -311,29 +311,36 @@ void meet_in_turn(const Chunk& chunk, const Keys& keys, Number* s) {
   Products::template values<Vectors>(chunk, keys, s);
 }
 
-// The same. Where all queries see the keys and know a maximum, which the first few keys give, scores need no place in memory, until
-// one passes that maximum.
+// The same. Where each query sees the first of the keys, or knows a maximum, scores need no place in memory, until one passes the
+// maximum, which the first tile gives.
 template <class Products, int Vectors>
 void meet(const Chunk& chunk, const Keys& keys, Number* s) {
-  if constexpr (!Products::kInRegisters || Vectors != 4 || kRows != 4) {
+  if constexpr (!Products::kInRegisters) {
     meet_in_turn<Products, Vectors>(chunk, keys, s);
   } else {
-    constexpr Index kFirst = 16, kFew = 160;  // of fewer keys the first ones, by themselves, cost more than is saved
-    const Index seen = least(keys.n, chunk.full - keys.begin) / kRows * kRows;
     const bool fits = keys.key_words * Vectors * kLanes * Index{sizeof(Number)} <= kPassBytes && keys.rope_words == 0;
-    if (!fits || keys.softcap > 0 || chunk.late > keys.begin || seen < kFew) return meet_in_turn<Products, Vectors>(chunk, keys, s);
-    const Index first = keys.begin <= most(chunk.late, chunk.start) ? kFirst : 0;
-    if (first > 0) meet_in_turn<Products, Vectors>(chunk, part_of<Products>(keys, 0, first), s);
-    const Keys others = part_of<Products>(keys, first, keys.n);
+    const bool first = keys.begin <= most(chunk.late, chunk.start), known = keys.anew ? chunk.full > keys.begin : !first;
+    if (!fits || keys.softcap > 0 || chunk.late > keys.begin || !known) return meet_in_turn<Products, Vectors>(chunk, keys, s);
     Index n = 0;
-    const auto weights = [&] { return s + n / Products::kNumbers * Vectors * kLanes; };
-    while (n < seen - first && weighed_tile<Products, Vectors>(chunk, others, n, weights())) n += kRows;
-    if (n > 0) Products::template values<Vectors>(chunk, part_of<Products>(others, 0, n), s);
-    if (n == others.n) return;
-    const Vec done = set1(static_cast<Number>(first + n));
-    for (Index at = 0; at < (chunk.full < keys.begin + keys.n ? Vectors * kLanes : 0); at += kLanes)
-      store(chunk.to + at, sub(load(chunk.to + at), done));
-    meet_in_turn<Products, Vectors>(chunk, part_of<Products>(others, n, others.n), s);
+    bool within = true;
+    for_parts<Vectors>(keys, 0, keys.n, [&](auto first_vector, Index, Index to) {
+      constexpr int kTile = kTileRows<Vectors - first_vector>;
+      const auto weighed = [&] {
+        Number* const weights = s + n / Products::kNumbers * kPitch<Vectors>;
+        return keys.begin + n < chunk.halves[first_vector]
+                   ? weighed_tile<Products, Vectors, first_vector, false, kTile>(chunk, keys, n, first && n == 0, weights)
+                   : weighed_tile<Products, Vectors, first_vector, true, kTile>(chunk, keys, n, first && n == 0, weights);
+      };
+      while (within && n < to && n + kTile <= keys.n) {
+        within = weighed();
+        if (within) n += kTile;
+      }
+    });
+    if (n > 0) Products::template values<Vectors>(chunk, part_of<Products>(keys, 0, n), s);
+    if (n == keys.n) return;
+    for (Index at = 0; at < (keys.masked ? Vectors * kLanes : 0); at += kLanes)
+      store(chunk.to + at, sub(load(chunk.to + at), set1(static_cast<Number>(n))));
+    meet_in_turn<Products, Vectors>(chunk, part_of<Products>(keys, n, keys.n), s);
   }
 }
 

@@ -6,11 +6,12 @@
 namespace roofline::cpu {
 namespace {
 
-struct PairProducts : WordProducts {
+struct PairProducts : WordProducts, InRows {
   static constexpr Index kColumns = 1, kKeyStep = 2;
   static constexpr bool kSlow = true, kTrims = true, kBegins = true, kInRegisters = true;
 
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_bf16_pairs(a, b, c); }
+  ROOFLINE_INLINE Vec multiply_add_lower(Vec a, Vec b, Vec c) { return add_bf16_pairs_lower(a, b, c); }
 
   static void queries(const Bf16* q, Index rows, Index key_dim, float scale, float* to, Index width) {
     WordProducts::queries(q, rows, key_dim, scale, to, width, (key_dim + 1) / 2);
@@ -22,14 +23,16 @@ struct PairProducts : WordProducts {
   }
   static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
     const Index columns = block.value_dim, pitch = value_pitch(block, n);
-    for (Index i = 0; i < n; i += 2) {
+    for (Index i = 0; i < n; i += 2, to += pitch) {
       const Bf16* const one = row_of(block.v, columns, block, begin + i);
       const Bf16* const next = i + 1 < n ? row_of(block.v, columns, block, begin + i + 1) : nullptr;
-      pair_rows(one, next, columns, to + i / 2 * pitch);
+      for (Index d = 0; d < columns; d += pitch)
+        pair_rows(one + d, next ? next + d : nullptr, least(pitch, columns - d), to + d / pitch * value_plane(block, n));
     }
   }
-  // A line more, so that a column's words do not meet in few places of the first cache.
-  static Index value_pitch(const AttentionBlock& block, Index) { return block.value_dim + kLanes; }
+  // The columns of a register tile lie together, so that they pass through the first cache in one stream.
+  static Index value_pitch(const AttentionBlock& block, Index) { return columns_together(block.value_dim); }
+  static Index value_plane(const AttentionBlock& block, Index n) { return (n + 1) / 2 * value_pitch(block, n); }
   static Index value_offset(const AttentionBlock& block, Index lead) { return lead / 2 * value_pitch(block, 0); }
 
   template <int Vectors>
@@ -43,8 +46,8 @@ struct PairProducts : WordProducts {
     weigh_words<Vectors, First>(chunk, keys, from, round_up(to, 2), s);
   }
   template <int Vectors>
-  static void values(const Chunk& chunk, const Keys& keys, const float* p) {
-    for_tiles<kTileRows<Vectors>>(keys.value_dim, ValueTiles<PairProducts, Vectors>{keys, chunk, p});
+  static void values(const Chunk& chunk, const Keys& keys, float* p) {
+    value_tiles<PairProducts>(chunk, keys, p, kPitch<Vectors>);
   }
 };
 
@@ -52,7 +55,7 @@ constexpr int kTogether = kLanes / 2;  // rows of queries that meet two keys tog
 
 // Of wide keys. Queries lie in rows as keys do: the lanes of a sum are places along the key, added up at its end, so that a load of a
 // key or a query serves several products. Results lie in rows too: pairs of values are made in registers, and nothing is packed.
-struct RowProducts : WordProducts {
+struct RowProducts : WordProducts, InRows {
   static constexpr Index kColumns = 1, kKeyStep = 2;
   static constexpr bool kTrims = true, kBegins = false;
   static constexpr int kMostVectors = 1;
@@ -64,6 +67,7 @@ struct RowProducts : WordProducts {
   static void gather_keys(const AttentionBlock&, Index, Index, float*, Index) {}
   static void gather_values(const AttentionBlock&, Index, Index, float*) {}
   static Index value_pitch(const AttentionBlock& block, Index) { return block.value_dim / 2; }
+  static Index value_plane(const AttentionBlock&, Index) { return 0; }
   static Index value_offset(const AttentionBlock& block, Index lead) { return lead * block.value_dim / 2; }
 
   // sums[key][row] += products of words of kTogether queries, `pitch` apart, and of two keys.
@@ -102,14 +106,14 @@ struct RowProducts : WordProducts {
           multiply(sums, q + keys.key_words, words, rope, other_rope, keys.rope_words);
         }
         const __m512d each = _mm512_castps_pd(reduce_add(sums));
-        _mm256_storeu_pd(reinterpret_cast<double*>(s + next * kChunk + row), _mm512_extractf64x4_pd(each, 1));
-        _mm256_storeu_pd(reinterpret_cast<double*>(s + key * kChunk + row), _mm512_castpd512_pd256(each));
+        _mm256_storeu_pd(reinterpret_cast<double*>(s + next * kPitch<Vectors> + row), _mm512_extractf64x4_pd(each, 1));
+        _mm256_storeu_pd(reinterpret_cast<double*>(s + key * kPitch<Vectors> + row), _mm512_castpd512_pd256(each));
       }
     }
     if constexpr (Grow)
       for (Index key = first; key < last; ++key)
 #pragma GCC unroll 8
-        for (int z = 0; z < Vectors; ++z) grow[z] = max(grow[z], load(s + (key * Vectors + z) * kLanes));
+        for (int z = 0; z < Vectors; ++z) grow[z] = max(grow[z], load(s + key * kPitch<Vectors> + z * kLanes));
   }
   template <int Vectors, int First, bool Masked>
   static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
@@ -125,7 +129,7 @@ struct RowProducts : WordProducts {
     for (int i = 0; i < kTogether; ++i)
 #pragma GCC unroll 2
       for (int z = 0; z < 2; ++z) {
-        const float* const at = out + i * keys.value_dim + z * kLanes;
+        const float* const at = out + i * round_up(keys.value_dim, kLanes) + z * kLanes;
         acc[i][z] = Whole ? load(at) : get(at, halves[z], zero());
       }
     const auto row_at = [&](Index key) __attribute__((always_inline)) {
@@ -138,7 +142,7 @@ struct RowProducts : WordProducts {
       pair_32(one, other, values[0], values[1]);
 #pragma GCC unroll 8
       for (int i = 0; i < kTogether; ++i) {
-        const Vec weight = set1(p[pair * Vectors * kLanes + i]);
+        const Vec weight = set1(p[pair * kPitch<Vectors> + i]);
 #pragma GCC unroll 2
         for (int z = 0; z < 2; ++z) acc[i][z] = add_bf16_pairs(values[z], weight, acc[i][z]);
       }
@@ -150,7 +154,7 @@ struct RowProducts : WordProducts {
     for (int i = 0; i < kTogether; ++i)
 #pragma GCC unroll 2
       for (int z = 0; z < 2; ++z) {
-        float* const at = out + i * keys.value_dim + z * kLanes;
+        float* const at = out + i * round_up(keys.value_dim, kLanes) + z * kLanes;
         Whole ? store(at, acc[i][z]) : put(at, halves[z], acc[i][z]);
       }
   }
@@ -164,34 +168,12 @@ struct RowProducts : WordProducts {
     for (Index d = 0; d < columns; d += kColumnsTogether)
       for (Index group = 0; group < groups; ++group, ahead += each * pairs) {
         const int some = static_cast<int>(least(kColumnsTogether, columns - d));
-        float* const out = chunk.out + group * kTogether * columns + d;
+        float* const out = chunk.out + group * kTogether * round_up(columns, kLanes) + d;
         const float *const v = keys.v + d / 2, *const weights = p + group * kTogether;
         if (some == kColumnsTogether)
           value_tile<Vectors, true>(keys, weights, v, out, some, ahead, each);
         else
           value_tile<Vectors, false>(keys, weights, v, out, some, ahead, each);
-      }
-  }
-
-  template <int Vectors>
-  static void shrink(const Chunk& chunk, Index columns, int z, Vec down) {
-    float each[kLanes];
-    store(each, down);
-    for (Index lane = 0; lane < kLanes; ++lane)
-      for (Index d = 0; d < columns; d += kLanes) {
-        const int some = static_cast<int>(least(kLanes, columns - d));
-        float* const at = chunk.out + (z * kLanes + lane) * columns + d;
-        put(at, some, mul(get(at, some, zero()), set1(each[lane])));
-      }
-  }
-  template <class T>
-  static void results(const Chunk& chunk, Index columns, Index lane, Vec share, T* out) {
-    float each[kLanes];
-    store(each, share);
-    for (Index i = 0; i < least(kLanes, chunk.rows - lane); ++i)
-      for (Index d = 0; d < columns; d += kLanes) {
-        const int some = static_cast<int>(least(kLanes, columns - d));
-        put(out + i * columns + d, some, mul(get(chunk.out + (lane + i) * columns + d, some, zero()), set1(each[i])));
       }
   }
 };

@@ -95,7 +95,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const std::int64_t whole_rows = Kernels::whole(most_rows);
   const std::int64_t query_numbers = (whole_rows * key_dim + 15) / 16 * 16;  // what follows is aligned
   const bool key_panel = lanes_table->gathers_keys(cache, key_dim, rope_dim, pages);
-  const bool value_panel = lanes_table->numbers > 1 || cache != Cached::fp32 || pages;
+  const bool value_panel = lanes_table->gathers_values(cache, head_dim, pages);
   // Ranges of keys are whole steps, and as long as one another; so are the blocks of a range.
   const std::int64_t step = in_lanes ? 2 * lanes_table->tile_rows : Kernels::kStep;
   const std::int64_t most_block = std::min<std::int64_t>(kv_block_of(task, *lanes_table, device), Kernels::kStep);

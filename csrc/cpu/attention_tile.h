@@ -28,25 +28,34 @@ ROOFLINE_INLINE Number word_at(const Number* p) {
   return word;
 }
 
+#if !defined(ROOFLINE_UPPER_HALF)  // sets whose kernels make no use of them
+ROOFLINE_INLINE Vec load_upper(const Number* p) { return load(p); }
+ROOFLINE_INLINE Vec with_upper(Vec, Vec upper) { return upper; }
+ROOFLINE_INLINE Vec fma_lower(Vec a, Vec b, Vec c) { return fma(a, b, c); }
+#endif
+
 struct Fma {
   static constexpr bool kSlow = false;  // few sums would wait for one another: every other step has sums of its own
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return fma(a, b, c); }
+  ROOFLINE_INLINE Vec multiply_add_lower(Vec a, Vec b, Vec c) { return fma_lower(a, b, c); }
 };
 
 // acc[i][z] += sum over t < n of a[i a_row + t a_step] * b[t b_step + z kLanes ...], each by Products::multiply_add; for the vectors z
-// from First on.
-template <class Products = Fma, int First = 0, int Rows, int Vectors, class T>
+// from First on. Upper: of the first of these the upper half alone, whose sums are in the lower half of acc.
+template <class Products = Fma, int First = 0, bool Upper = false, int Rows, int Vectors, class T>
 ROOFLINE_INLINE void multiply(Vec (&acc)[Rows][Vectors], const Number* a, Index a_row, Index a_step, const T* b, Index b_step,
                               Index n) {
   const auto step = [&](Vec (&sums)[Rows][Vectors]) __attribute__((always_inline)) {
     Vec right[Vectors];
+    if constexpr (Upper) right[First] = load_upper(b + First * kLanes);
 #pragma GCC unroll 8
-    for (int z = First; z < Vectors; ++z) right[z] = load(b + z * kLanes);
+    for (int z = First + Upper; z < Vectors; ++z) right[z] = load(b + z * kLanes);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) {
       const Vec left = set1(word_at(a + i * a_row));
+      if constexpr (Upper) sums[i][First] = Products::multiply_add_lower(left, right[First], sums[i][First]);
 #pragma GCC unroll 8
-      for (int z = First; z < Vectors; ++z) sums[i][z] = Products::multiply_add(left, right[z], sums[i][z]);
+      for (int z = First + Upper; z < Vectors; ++z) sums[i][z] = Products::multiply_add(left, right[z], sums[i][z]);
     }
     a += a_step;
     b += b_step;
@@ -137,21 +146,6 @@ ROOFLINE_INLINE void transpose_pairs(Whole whole, const Bf16* from, Index rows, 
     store(to + (2 * i + 1) * width, mul(high, scale));
   }
 }
-// to[rows][pitch] = (from[2 kLanes][width] scale)ᵀ.
-template <class Whole>
-ROOFLINE_INLINE void transpose_to_pairs(Whole whole, const float* from, Index width, Vec scale, Bf16* to, Index rows, Index pitch) {
-  Vec square[kLanes];
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    alignas(Vec) Bf16 words[2 * kLanes];
-    narrow_pairs<false>(words, mul(load(from + 2 * i * width), scale), mul(load(from + (2 * i + 1) * width), scale));
-    square[i] = load(reinterpret_cast<const float*>(words));
-  }
-  transpose(square);
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i)
-    if (whole || i < rows) store(reinterpret_cast<float*>(to + i * pitch), square[i]);
-}
 #endif
 
 // f(Whole) of kLanes rows, or fewer.
@@ -182,28 +176,6 @@ void transpose_scaled(const T* from, Index rows, Index head_dim, Vec scale, Numb
       for (; d + kLanes <= head_dim; d += kLanes) square_of(kLanes);
       if (d < head_dim) square_of(static_cast<int>(head_dim - d));
     });
-}
-
-// to[rows][columns] = (from[columns][width] scale)ᵀ, of at most kLanes rows.
-template <class T>
-void transpose_scaled_back(const Number* from, Index columns, Index width, Vec scale, T* to, Index rows) {
-  for_rows(rows, [&](auto whole) __attribute__((always_inline)) {
-    Index d = 0;
-    if constexpr (kInPairs<T>)
-      for (; d + 2 * kLanes <= columns; d += 2 * kLanes)
-        transpose_to_pairs(whole, from + d * width, width, scale, to + d, rows, columns);
-    const auto square_of = [&](int some) __attribute__((always_inline)) {
-      Vec square[kLanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) square[i] = i < some ? mul(load(from + (d + i) * width), scale) : zero();
-      transpose(square);
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i)
-        if (whole || i < rows) put(to + i * columns + d, some, square[i]);
-    };
-    for (; d + kLanes <= columns; d += kLanes) square_of(kLanes);
-    if (d < columns) square_of(static_cast<int>(columns - d));
-  });
 }
 
 // to[n] = from[n] as vectors hold them.

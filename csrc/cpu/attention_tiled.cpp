@@ -103,7 +103,7 @@ Bound tiled(const AttentionTask& task, Device& device) {
   const auto [isa, table] = choose_tiled(task.dtype, queries, cache);
   const std::int64_t key_dim = task.head_dim + task.rope_dim;
   const std::int64_t query_bytes = size_bytes(task.dtype), cache_bytes = size_bytes(task.kv_dtype);
-  const bool value_panel = cache != Cached::fp32 || task.pages != nullptr;
+  const bool value_panel = table->gathers_values(cache, task.value_dim, task.pages != nullptr);
   const bool key_panel = table->gathers_keys(cache, key_dim, task.rope_dim, task.pages != nullptr);
   const auto [query_block, kv_block] = plan_tiling(task, *table, device, value_panel);
 

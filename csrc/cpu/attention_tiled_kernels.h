@@ -54,7 +54,7 @@ struct AttentionTiledKernels {
   int tile_rows;   // keys, or columns of V, of a register tile
   int tile_width;  // queries of a register tile
   int numbers;     // of K, V, Q and P in a word: 1 of fp32 or fp64, 2 of bf16
-  int columns;     // words of a key, and columns of V, come in multiples of it
+  int columns;     // words of a key come in multiples of it
   void (*of[kElements])(const AttentionBlock&);  // by the element of q and out; of fp64 the first
   int word_bytes = 4;
   bool trims = true;  // each vector of queries meets the keys that it sees, else those that its register tile does
@@ -69,13 +69,18 @@ struct AttentionTiledKernels {
     const bool words = numbers == 1 ? cache == Cached::fp32 : columns == 1 && key_dim % numbers == 0 && rope_dim % numbers == 0;
     return !words || pages;
   }
+  // Whether values are: they are not where they lie in one piece, as the kernel's numbers and in whole vectors.
+  bool gathers_values(Cached::Element cache, std::int64_t value_dim, bool pages) const {
+    return numbers > 1 || cache != Cached::fp32 || pages || value_dim % lanes != 0;
+  }
   // key_panel, value_panel: whether keys, and values, are gathered.
   std::int64_t workspace_words(std::int64_t query_block, std::int64_t kv_block, std::int64_t key_dim, std::int64_t value_dim,
                                 bool key_panel, bool value_panel) const {
     const std::int64_t width = query_block < tile_width ? query_block : tile_width;
-    const std::int64_t key_words = words(key_dim, numbers, columns), value_columns = words(value_dim, 1, columns);
-    return query_block * (key_words + value_columns + 4) + kv_block * width + (key_panel ? panel_words(kv_block, key_words) : 0) +
-           (value_panel ? panel_words((kv_block + numbers - 1) / numbers, value_columns + (numbers > 1 ? lanes : 0)) : 0);
+    const std::int64_t key_words = words(key_dim, numbers, columns), value_columns = words(value_dim, 1, lanes);
+    return query_block * (key_words + value_columns + 4) + kv_block * (width + 64 / word_bytes) +
+           (key_panel ? panel_words(kv_block, key_words) : 0) +
+           (value_panel ? panel_words((kv_block + numbers - 1) / numbers, value_columns + (numbers > 1 ? tile_width : 0)) : 0);
   }
   // Words that hold n numbers, rounded up to a multiple of `columns`.
   [[gnu::always_inline]] static std::int64_t words(std::int64_t n, std::int64_t numbers, std::int64_t columns) {

@@ -8,7 +8,7 @@
 namespace roofline::cpu {
 namespace {
 
-struct WordProducts : InLanes {
+struct WordProducts {
   static constexpr bool kRaw = true, kInRegisters = false;
   static constexpr Index kNumbers = 2;
 
@@ -63,12 +63,12 @@ struct WordProducts : InLanes {
       const Vec low = exp2_of_weight(fma(scores[2 * row][z], scale, neg_max));
       const Vec high = exp2_of_weight(fma(scores[2 * row + 1][z], scale, neg_max));
       sum = add(sum, add(low, high));
-      store(p + (row * Vectors + z) * kLanes, words_of(low, high));
+      store(p + row * kPitch<Vectors> + z * kLanes, words_of(low, high));
     }
     store(chunk.sum + z * kLanes, sum);
   }
 
-  // s[from / 2, to / 2][width] = words of the weights 2^(s scale - maximum) of two keys each, zeros past the last key; adds to the
+  // s[from / 2, to / 2][kPitch] = words of the weights 2^(s scale - maximum) of two keys each, zeros past the last key; adds to the
   // sums. `from` and `to` are even.
   template <int Vectors, int First>
   static void weigh_words(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s) {
@@ -79,12 +79,12 @@ struct WordProducts : InLanes {
     const auto weigh_row = [&](Index row, auto keys_of_row) __attribute__((always_inline)) {
 #pragma GCC unroll 8
       for (int z = First; z < Vectors; ++z) {
-        const float* const at = s + (2 * row * Vectors + z) * kLanes;
+        const float* const at = s + 2 * row * kPitch<Vectors> + z * kLanes;
         Vec low = zero(), high = zero();
         if (keys_of_row > 0) low = exp2_of_weight(fma(load(at), scale, neg_max[z]));
-        if (keys_of_row > 1) high = exp2_of_weight(fma(load(at + Vectors * kLanes), scale, neg_max[z]));
+        if (keys_of_row > 1) high = exp2_of_weight(fma(load(at + kPitch<Vectors>), scale, neg_max[z]));
         sums[z] = add(sums[z], add(low, high));
-        store(s + (row * Vectors + z) * kLanes, words_of(low, high));
+        store(s + row * kPitch<Vectors> + z * kLanes, words_of(low, high));
       }
     };
     Index row = from / 2;

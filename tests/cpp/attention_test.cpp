@@ -80,7 +80,7 @@ void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T, K>
   const std::int64_t query_block = shape.query_block ? shape.query_block : AttentionTiledKernels::kMaxQueryBlock;
   const std::int64_t step = 2 * kernels.tile_rows, key_dim = shape.key_dim(), values = shape.values();
   const std::int64_t kv_block = ((shape.kv_block ? shape.kv_block : 240) + step - 1) / step * step;
-  const bool value_panel = kCachedOf<K> != Cached::fp32 || shape.page_size;
+  const bool value_panel = kernels.gathers_values(kCachedOf<K>, values, shape.page_size > 0);
   const bool key_panel = kernels.gathers_keys(kCachedOf<K>, key_dim, shape.rope_dim, shape.page_size > 0);
   const double unit = Cached::unit(kCachedOf<K>);
   Guarded<char> workspace(kernels.word_bytes *

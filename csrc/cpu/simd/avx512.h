@@ -93,6 +93,13 @@ ROOFLINE_INLINE Vec min_positive(Vec a, Vec b) {
 }
 ROOFLINE_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }  // a b + c
 ROOFLINE_INLINE Vec abs(Vec a) { return _mm512_abs_ps(a); }
+// The upper half of a vector as the lower half of another. Operations on that half take half the time where a vector passes in two.
+#define ROOFLINE_UPPER_HALF
+ROOFLINE_INLINE Vec load_upper(const float* p) { return _mm512_castps256_ps512(_mm256_loadu_ps(p + kLanes / 2)); }
+ROOFLINE_INLINE Vec with_upper(Vec lower, Vec upper) { return _mm512_shuffle_f32x4(lower, upper, 0x44); }
+ROOFLINE_INLINE Vec fma_lower(Vec a, Vec b, Vec c) {
+  return _mm512_castps256_ps512(_mm256_fmadd_ps(_mm512_castps512_ps256(a), _mm512_castps512_ps256(b), _mm512_castps512_ps256(c)));
+}
 ROOFLINE_INLINE Vec sqrt(Vec a) { return _mm512_sqrt_ps(a); }
 ROOFLINE_INLINE Vec round(Vec a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 

@@ -66,6 +66,15 @@ ROOFLINE_INLINE Vec nibble_quads(const std::uint32_t* p, int half) {
 ROOFLINE_INLINE Vec add_bf16_pairs(Vec a, Vec b, Vec c) {
   return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
 }
+// The same of the lower half.
+ROOFLINE_INLINE Vec add_bf16_pairs_lower(Vec a, Vec b, Vec c) {
+#if defined(ROOFLINE_SIMDE)
+  return add_bf16_pairs(a, b, c);
+#else
+  const auto lower = [](Vec x) { return reinterpret_cast<__m256bh>(_mm512_castps512_ps256(x)); };
+  return _mm512_castps256_ps512(_mm256_dpbf16_ps(_mm512_castps512_ps256(c), lower(a), lower(b)));
+#endif
+}
 // Two numbers, loaded as words of bf16.
 struct Bf16Pair {
   Bf16 numbers[2];
