@@ -49,11 +49,16 @@ void choose_ahead(Device& device) {
   bytes_ahead_of_stores = best ? kFarAhead : kNearAhead;
 }
 
+}  // namespace
+
+std::int64_t bytes_ahead_of_stores = kFarAhead;
+bool paced_stores = false;
+
 // On an AMD EPYC (family 25, model 17) a pace makes a copy of fp32 94 instead of 78 GB/s in the fast phase of its memory, and
 // changes nothing in the slow one.
-void choose_pace(Device& device) {
+bool choose_pace(Device& device) {
   constexpr std::int64_t kNumbers = 4 << 20;
-  paced_stores = device.quickest("a pace beside stores past the caches", 2, [&device]() -> Device::Trial {
+  return paced_stores = device.quickest("a pace beside stores past the caches", 2, [&device]() -> Device::Trial {
     const std::int64_t bytes = kNumbers * std::int64_t{sizeof(float)};
     const auto x = workspace(device, bytes), y = workspace(device, bytes);
     return {{{x.get(), bytes}, {y.get(), bytes}}, [=, &device](int candidate) {
@@ -62,11 +67,6 @@ void choose_pace(Device& device) {
             }};
   }) == 0;
 }
-
-}  // namespace
-
-std::int64_t bytes_ahead_of_stores = kFarAhead;
-bool paced_stores = false;
 
 bool bypass(Device& device, Isa isa, const void* y, std::int64_t rows, std::int64_t row_bytes) {
   const bool whole_lines = reinterpret_cast<std::uintptr_t>(y) % kLineBytes == 0 && row_bytes % kLineBytes == 0;

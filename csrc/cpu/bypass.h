@@ -14,4 +14,7 @@ constexpr std::int64_t kLineBytes = 64;
 // Where such stores make copies within the last cache faster too, they should already where both exceed L2.
 bool bypass(Device& device, Isa isa, const void* y, std::int64_t rows, std::int64_t row_bytes);
 
+// Whether a pace (cpu/pace.h) makes copies past the caches faster, or no slower: measured when it is asked for the first time.
+bool choose_pace(Device& device);
+
 }  // namespace roofline::cpu

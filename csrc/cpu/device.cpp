@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -237,23 +238,30 @@ void Device::make_cold(const std::vector<Extent>& memory) {
 
 int Device::quickest(const std::string& what, int candidates, const std::function<Trial()>& prepare) {
   using Clock = std::chrono::steady_clock;
-  constexpr int kTurns = 4;         // the first wakes all threads
+  constexpr int kTurns = 6;         // the first wakes all threads, and does not count
   constexpr double kBetter = 0.95;  // of the time of an earlier candidate: below is noise
   const auto [known, is_new] = quickest_.try_emplace(what, 0);
   if (!is_new) return known->second;
   const Trial trial = prepare();
-  std::vector<double> least_s(candidates, std::numeric_limits<double>::infinity());
+  std::vector<std::array<double, kTurns>> took_s(candidates);
   pool_->pin();
   for (int turn = 0; turn < kTurns; ++turn)
     for (int candidate = 0; candidate < candidates; ++candidate) {
       if (*line_flush().instruction) flush(*pool_, trial.memory);
       const auto begin = Clock::now();
       trial.run(candidate);
-      least_s[candidate] = std::min(least_s[candidate], std::chrono::duration<double>(Clock::now() - begin).count());
+      took_s[candidate][turn] = std::chrono::duration<double>(Clock::now() - begin).count();
     }
   pool_->unpin();
-  for (int candidate = 1; candidate < candidates; ++candidate)
-    if (least_s[candidate] < kBetter * least_s[known->second]) known->second = candidate;
+  // The median of ratios within a turn, for memory may change its rate from turn to turn.
+  std::vector<double> ratio(candidates);
+  for (int candidate = 0; candidate < candidates; ++candidate) {
+    auto ratios = took_s[candidate];
+    for (int turn = 0; turn < kTurns; ++turn) ratios[turn] /= took_s[0][turn];
+    std::nth_element(ratios.begin() + 1, ratios.begin() + kTurns / 2, ratios.end());
+    ratio[candidate] = ratios[kTurns / 2];
+    if (ratio[candidate] < kBetter * ratio[known->second]) known->second = candidate;
+  }
   return known->second;
 }
 

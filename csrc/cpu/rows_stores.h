@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/pace.h"
 #include "cpu/rows_kernels.h"
 #include "cpu/simd/twins.h"
 
@@ -20,17 +21,13 @@ ROOFLINE_INLINE void fetch(const X* p, std::int64_t n, std::int64_t ahead = 0) {
 }
 constexpr std::int64_t kNearBytes = 1024;
 
-// A chain of products, 9 cycles beside each line that is stored past the caches. A core whose loop is shorter than that runs ahead
-// of memory by its whole window and asks for many lines at once, and loads that are needed first wait behind them for a buffer.
+// A pace where `bypass` found it to help.
 class Pace {
  public:
   // Once a line, of elements that begin at p + i.
   template <class T>
-  __attribute__((always_inline)) inline void step([[maybe_unused]] const T* p, [[maybe_unused]] std::int64_t i) {
-#if defined(__x86_64__)
-    if ((i * std::int64_t{sizeof(T)} & (kLineBytes - 1)) < below_)
-      asm volatile("imul %0, %0\n imul %0, %0\n imul %0, %0" : "+r"(chain_));
-#endif
+  __attribute__((always_inline)) inline void step(const T*, std::int64_t i) {
+    if ((i * std::int64_t{sizeof(T)} & (kLineBytes - 1)) < below_) pace(chain_);
   }
 
  private:

@@ -1,4 +1,5 @@
 // stream on a CPU: the arrays are cut into one contiguous range per thread, on cache-line boundaries.
+#include "cpu/bypass.h"
 #include "cpu/device.h"
 #include "cpu/kernels.h"
 #include "cpu/share.h"
@@ -47,7 +48,9 @@ Bound bind(const Stream& problem, Device& device, Way way) {
     throw Unsupported("stream: loads are the variant of a read with stride 1; use plain");
   const std::int64_t element = size_bytes(problem.dtype);
   const int width = problem.dtype == DType::fp64;
-  const auto run = strided ? table->strided[width] : table->run[width][static_cast<int>(problem.access)][non_temporal];
+  // Writes alone are shorter than a pace.
+  const bool paced = non_temporal && problem.access != Stream::Access::write && choose_pace(device);
+  const auto run = strided ? table->strided[width] : table->run[width][static_cast<int>(problem.access)][non_temporal + paced];
   const auto loads = way == Way::loads ? table->loads[width] : nullptr;
 
   struct alignas(64) Partial {
@@ -59,6 +62,7 @@ Bound bind(const Stream& problem, Device& device, Way way) {
   const char* const kind = strided ? "strided/" : loads ? "loads/" : non_temporal ? "non_temporal/" : "plain/";
   bound.plan.set("implementation", std::string(kind) + name(isa));
   bound.plan.set("isa", name(isa));
+  if (non_temporal) bound.plan.set("paced", paced);
   if (strided) bound.plan.set("lines_cached", lines_cached(problem, device));
   bound.plan.set("threads", device.threads());
   bound.steps.push_back({"stream", [=](Queue& queue) {

@@ -4,6 +4,7 @@
 #include "cpu/stream_kernels.h"
 
 #include "cpu/isa.h"
+#include "cpu/pace.h"
 #include "cpu/simd/simd.h"
 
 namespace roofline::cpu {
@@ -15,6 +16,7 @@ namespace {
 #endif
 
 enum Access { kRead, kWrite, kCopy, kScale, kAdd, kTriad, kLoad };
+enum Store { kPlain, kNonTemporal, kPaced };
 
 constexpr int kVectorBytes = kLanes == 1 ? 0 : kLanes * 4;
 
@@ -170,7 +172,7 @@ ROOFLINE_INLINE X value(const T* a, const T* b, X factor) {
   return get<X>(a) + unfused(factor * get<X>(b));
 }
 
-template <class T, int Access, bool NonTemporal, int Streams, bool Prefetch>
+template <class T, int Access, int Stores, int Streams, bool Prefetch>
 double walk(const StreamRange& range) {
   // Vectors of each stream per step. Prefetchers learn the stride of an instruction: with 32 loads in turn, 2 KiB apart, one stream
   // from L3 gave 107 instead of 121 GB/s on Zen 5, and two threads 280 instead of 500 GB/s from L2. Sums need all their registers.
@@ -197,6 +199,7 @@ double walk(const StreamRange& range) {
     part = part / kPart * kPart;
   V<T> sums[kSums] = {};
   Totals<T> totals;
+  [[maybe_unused]] std::int64_t chain = 1;
   for (std::int64_t pass = 0; pass < range.passes; ++pass) {
     asm volatile("" : "+r"(a), "+r"(b), "+r"(c));  // might be other arrays: every pass really happens
     for (std::int64_t i = 0; i < part; i += kStep) {
@@ -214,7 +217,9 @@ double walk(const StreamRange& range) {
           } else if constexpr (Access == kLoad) {
             load_only<V<T>>(a + at);
           } else {
-            put<NonTemporal>(c + at, value<Access, V<T>>(a + at, b + at, factors));
+            if constexpr (Stores == kPaced)
+              if (u * kWidth % kLine == 0) pace(chain);
+            put<Stores != kPlain>(c + at, value<Access, V<T>>(a + at, b + at, factors));
           }
         }
       }
@@ -227,7 +232,7 @@ double walk(const StreamRange& range) {
       else if constexpr (Access == kLoad)
         load_only<V<T>>(a + i);
       else
-        put<NonTemporal>(c + i, value<Access, V<T>>(a + i, b + i, factors));
+        put<Stores != kPlain>(c + i, value<Access, V<T>>(a + i, b + i, factors));
     }
 #pragma GCC unroll 1
     for (; i < n; ++i) {
@@ -242,27 +247,27 @@ double walk(const StreamRange& range) {
       if ((pass + 1) % kPassesPerTotal == 0) totals.take(sums);
     }
   }
-  if constexpr (NonTemporal) fence();
+  if constexpr (Stores != kPlain) fence();
   totals.take(sums);
   return totals.value();
 }
 
-template <class T, int Access, bool NonTemporal, bool Prefetch>
+template <class T, int Access, int Stores, bool Prefetch>
 double with_streams(const StreamRange& range) {
   switch (range.streams) {
-    case 2: return walk<T, Access, NonTemporal, 2, Prefetch>(range);
-    case 4: return walk<T, Access, NonTemporal, 4, Prefetch>(range);
-    case 8: return walk<T, Access, NonTemporal, 8, Prefetch>(range);
-    default: return walk<T, Access, NonTemporal, 1, Prefetch>(range);
+    case 2: return walk<T, Access, Stores, 2, Prefetch>(range);
+    case 4: return walk<T, Access, Stores, 4, Prefetch>(range);
+    case 8: return walk<T, Access, Stores, 8, Prefetch>(range);
+    default: return walk<T, Access, Stores, 1, Prefetch>(range);
   }
 }
 
-template <class T, int Access, bool NonTemporal>
+template <class T, int Access, int Stores>
 double run(const StreamRange& range) {
   if constexpr (Access == kRead || Access == kLoad) {
-    if (range.prefetch) return with_streams<T, Access, NonTemporal, true>(range);
+    if (range.prefetch) return with_streams<T, Access, Stores, true>(range);
   }
-  return with_streams<T, Access, NonTemporal, false>(range);
+  return with_streams<T, Access, Stores, false>(range);
 }
 
 #if defined(ROOFLINE_SCALAR)
@@ -297,16 +302,16 @@ double strided(const StreamRange& range) {
 #define ROOFLINE_STRIDED {nullptr, nullptr}
 #endif
 
-#define ROOFLINE_ACCESSES(T)                                                                              \
-  {                                                                                                       \
-    {run<T, kRead, false>, nullptr}, {run<T, kWrite, false>, run<T, kWrite, true>},                       \
-        {run<T, kCopy, false>, run<T, kCopy, true>}, {run<T, kScale, false>, run<T, kScale, true>},       \
-        {run<T, kAdd, false>, run<T, kAdd, true>}, { run<T, kTriad, false>, run<T, kTriad, true> }        \
+#define ROOFLINE_STORES(T, Access) {run<T, Access, kPlain>, run<T, Access, kNonTemporal>, run<T, Access, kPaced>}
+#define ROOFLINE_ACCESSES(T)                                                                                       \
+  {                                                                                                                \
+    {run<T, kRead, kPlain>}, ROOFLINE_STORES(T, kWrite), ROOFLINE_STORES(T, kCopy), ROOFLINE_STORES(T, kScale),    \
+        ROOFLINE_STORES(T, kAdd), ROOFLINE_STORES(T, kTriad)                                                       \
   }
 
 }  // namespace
 
 extern const StreamKernels ROOFLINE_TABLE(stream) = {
-    {ROOFLINE_ACCESSES(float), ROOFLINE_ACCESSES(double)}, ROOFLINE_STRIDED, {run<float, kLoad, false>, run<double, kLoad, false>}};
+    {ROOFLINE_ACCESSES(float), ROOFLINE_ACCESSES(double)}, ROOFLINE_STRIDED, {run<float, kLoad, kPlain>, run<double, kLoad, kPlain>}};
 
 }  // namespace roofline::cpu

@@ -80,14 +80,14 @@ void writes(const StreamKernels& table, int width) {
           const double values[] = {0, factor, x, factor * x, x + y, x + factor * y};
           expected.data()[i] = static_cast<T>(values[access]);
         }
-        for (const bool non_temporal : {false, true}) {
+        for (const int stores : {0, 1, 2}) {
           Guarded<T> c(n);
-          EXPECT_EQ(table.run[width][access][non_temporal]({a.data(), b.data(), c.data(), factor, n, 2, streams, false, 1}), 0);
+          EXPECT_EQ(table.run[width][access][stores]({a.data(), b.data(), c.data(), factor, n, 2, streams, false, 1}), 0);
           ASSERT_TRUE(c.guarded()) << n << " elements, access " << access << ", " << streams << " streams";
           const auto [wrong, right] = std::mismatch(c.data(), c.data() + n, expected.data());
           ASSERT_EQ(wrong, c.data() + n) << "element " << wrong - c.data() << " of " << n << " is " << *wrong << " and not "
-                                         << *right << ", access " << access << ", " << streams << " streams, non_temporal "
-                                         << non_temporal;
+                                         << *right << ", access " << access << ", " << streams << " streams, stores "
+                                         << stores;
         }
       }
     }
