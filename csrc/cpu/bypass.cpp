@@ -73,7 +73,7 @@ bool bypass(Device& device, Isa isa, const void* y, std::int64_t rows, std::int6
   if (isa == Isa::scalar || !(whole_lines || row_bytes >= kLongRowBytes)) return false;
   const std::int64_t both = 2 * rows * row_bytes;
   const bool past_l2 = both > device.caches().l2_bytes * device.threads() && device.caches().l3_bytes;
-  if (both <= device.lasting_bytes() && !(past_l2 && slow_last_cache(device))) return false;
+  if (both < device.lasting_bytes() && !(past_l2 && slow_last_cache(device))) return false;
   choose_ahead(device);
   choose_pace(device);
   return true;
