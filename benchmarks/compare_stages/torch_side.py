@@ -85,7 +85,7 @@ class FourBits(torch.nn.Module):  # type: ignore[misc,unused-ignore]
         self.group = problem["group_size"]
         if problem["weight_bits"] != 4 or self.group not in (32, 64, 128, 256) or problem["columns"] % 64:
             raise Refused(f"its {operator} wants 4 bits, groups of 32, 64, 128 or 256, and columns in 64s")
-        # A weight is (b + 8 - 8) scale + offset.
+        # Its codes are b + 8; it computes a weight as (code - 8) scale + offset.
         scale = tensors["scale"].float()
         offset = -tensors["zero"].float() * scale if "zero" in tensors else torch.zeros_like(scale)
         kind = torch.bfloat16 if problem["dtype"] == "bf16" else torch.float32

@@ -82,8 +82,8 @@ struct GemmKernels {
   void (*pair)(const void* x, float* y, std::int64_t n);
   void (*pair_rows)(const float* x, float* y, std::int64_t n);
 
-  // Whether `block` reads words of a as they lie: for few strips, whose multiply-adds take no longer than packing a does. More make it
-  // good, and then read panels, which lie in one stream.
+  // Whether `block` reads words of a in place: the multiply-adds of few strips take no longer than packing a does. With more strips
+  // packing pays, and panels are read as one stream.
   bool lies(std::int64_t strips) const { return panel_multiple == 1 && strips <= 16; }
   std::int64_t few_floats(std::int64_t rows) const { return kMostStreams * rows * width; }
   std::int64_t panel_rows(std::int64_t rows) const { return (rows + panel_multiple - 1) / panel_multiple * panel_multiple; }

@@ -30,7 +30,7 @@ struct Plain {
   const Word* a;
   Index stride;
   ROOFLINE_INLINE Word at(const Plain& p, int row, Index k) { return p.a[row * p.stride + k]; }
-  // A line of a row lasts for sixteen steps: every four of them fetch those of a quarter of the rows.
+  // A cache line of a row holds sixteen steps; every four steps prefetch the lines of a quarter of the rows.
   template <int Rows>
   ROOFLINE_INLINE void fetch(const Plain& p, Index k) {
     constexpr Index kAhead = 128, kRows = (Rows + 3) / 4;

@@ -21,10 +21,10 @@ ROOFLINE_INLINE void fetch(const X* p, std::int64_t n, std::int64_t ahead = 0) {
 }
 constexpr std::int64_t kNearBytes = 1024;
 
-// A pace where `bypass` found it to help.
+// `pace` once a cache line, where `choose_pace` found it no slower.
 class Pace {
  public:
-  // Once a line, of elements that begin at p + i.
+  // Called for the elements of T from the i-th on: runs once in 64 bytes of them.
   template <class T>
   __attribute__((always_inline)) inline void step(const T*, std::int64_t i) {
     if ((i * std::int64_t{sizeof(T)} & (kLineBytes - 1)) < below_) pace(chain_);
@@ -60,7 +60,7 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
     const auto head = static_cast<std::int64_t>((kLineBytes - reinterpret_cast<std::uintptr_t>(y) % kLineBytes) % kLineBytes / sizeof(T));
     plainly(head < n ? head : n);
     const std::int64_t lines = i + (n - i) / kLine * kLine;
-    // Of a copy: other results are shorter or take longer than what is read for them.
+    // A pace serves loops that read as many bytes as they write; narrower results, two operands and long arithmetic gain nothing.
     constexpr bool kPaced = !Long && sizeof...(X) == 1 && ((sizeof(X) == sizeof(T)) && ...);
     [[maybe_unused]] Pace pace;
     const auto fetch_all = [&, ahead = bytes_ahead_of_stores](std::int64_t first, std::int64_t some) __attribute__((always_inline)) {

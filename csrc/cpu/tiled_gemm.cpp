@@ -165,7 +165,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   std::int64_t row_parts = few ? 1 : std::clamp(parts_of(wanted, most_parts), least_rows, most_rows);
   if (row_parts > device.threads())
     row_parts = std::min(parts_of(row_parts, device.threads()) * device.threads(), parts_of(turn_most, tile_rows));
-  // What one thread packs, another one gets late: few strips are shared out by rows, if those give tiles to all.
+  // Panels that another core packed arrive slowly: few strips are split by rows where every thread gets half a tile of them.
   if (row_parts * most_parts < device.threads() && turn_most >= device.threads() * tile_rows / 2 && !few)
     row_parts = device.threads();
   if (row_parts * most_parts < device.threads()) most_parts = std::min<std::int64_t>(strips, device.threads());
@@ -219,7 +219,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
       GemmPart part{};
       part.a = static_cast<const char*>(problem.a) + (turn.first + rows_of_part.first) * problem.inner * a_size;
       part.lies = lies;
-      part.panels = !panel_bytes ? nullptr : panels + worker * copy_floats + rows_of_part.first * inner;
+      part.panels = panel_bytes ? panels + worker * copy_floats + rows_of_part.first * inner : nullptr;
       part.rows = rows_of_part.size(), part.inner = inner, part.inner_block = plan.inner_block;
       part.a_stored = words ? Stored::fp32 : a_stored;
       part.streams = few ? plan.streams : 1;
