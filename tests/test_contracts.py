@@ -60,7 +60,7 @@ def without(of: Mapping[str, Any], *names: str) -> dict[str, Any]:
         ("stream", {}, {}, "value 'access' is missing"),
         ("stream", {"access": "sideways"}, {}, "access must be one of read, write"),
         ("stream", {"access": 1}, {}, "access must be a string"),
-        ("stream", {**READ, "prefetch": "t0"}, {}, "prefetch must be one of none, nta, got 't0'"),
+        ("stream", {**READ, "prefetch": "t0"}, {}, "prefetch must be one of none, nta, sparse, got 't0'"),
         ("stream", {**READ, "access": "copy", "prefetch": "nta"}, {}, "prefetch and stride are of read only, got access 'copy'"),
         ("stream", {**READ, "access": "triad", "stride": 2}, {}, "prefetch and stride are of read only, got access 'triad'"),
         ("stream", {**READ, "stride": 2, "streams": 4}, {}, "a strided read has one stream and no prefetch"),

@@ -428,7 +428,7 @@ WORDS = {
     "pattern": ("fma", "fma_add"),
     "pages": ("huge", "small"),
     "scales": ("none", "tensor", "row", "block", "two_level"),
-    "prefetch": ("none", "nta"),
+    "prefetch": ("none", "nta", "sparse"),
 }
 FEW = {"streams": (1, 2, 4, 8), "stride": (1, 1, 3)}  # integers of which most values are refused
 
@@ -642,7 +642,7 @@ test_strides_and_prefetches_are_of_reads = refused(
     ({"stride": 10, "elements": 10}, r"stride must be 1, or less than elements \(10\), got 10"),
     ({"stride": 2, "access": "copy"}, "stride and prefetch are of access 'read' only, not of 'copy'"),
     ({"prefetch": "nta", "access": "triad"}, "stride and prefetch are of access 'read' only, not of 'triad'"),
-    ({"prefetch": "t0"}, "prefetch must be one of none, nta, got 't0'"),
+    ({"prefetch": "t0"}, "prefetch must be one of none, nta, sparse, got 't0'"),
     ({"stride": 2, "streams": 2}, "one stream and no prefetch"),
     ({"stride": 2, "prefetch": "nta"}, "one stream and no prefetch"),
     ({"stride": 2, "isa": "avx2"}, "strided loads are scalar ones; leave isa empty, not 'avx2'"),

@@ -40,7 +40,12 @@ constexpr int kSums = 13;
 constexpr int kAdded = kLanes == 1 ? kSums : 6;
 
 constexpr int kLineBytes = 64;
-constexpr int kAheadBytes = 512;  // of a prefetch: on Zen 3, 128 to 512 serve best with 8 streams, and 2048 loses a tenth
+// Prefetches of a read: past the caches for every line (on Zen 3, 128 to 512 bytes ahead serve best with 8 streams, and 2048 lose
+// a tenth), or to L2 for one line in four, which leaves the buffers of L1's misses to the hardware's prefetchers.
+template <Prefetch Kind>
+constexpr std::int64_t kApartBytes = Kind == Prefetch::sparse ? 4 * kLineBytes : kLineBytes;
+template <Prefetch Kind, int Streams>
+constexpr std::int64_t kAheadBytes = Kind == Prefetch::sparse ? 8192 / Streams : 512;
 
 // Keeps a product out of a fused multiply-add.
 template <class X>
@@ -172,7 +177,7 @@ ROOFLINE_INLINE X value(const T* a, const T* b, X factor) {
   return get<X>(a) + unfused(factor * get<X>(b));
 }
 
-template <class T, int Access, int Stores, int Streams, bool Prefetch>
+template <class T, int Access, int Stores, int Streams, Prefetch Kind>
 double walk(const StreamRange& range) {
   // Vectors of each stream per step. Prefetchers learn the stride of an instruction: with 32 loads in turn, 2 KiB apart, one stream
   // from L3 gave 107 instead of 121 GB/s on Zen 5, and two threads 280 instead of 500 GB/s from L2. Sums need all their registers.
@@ -208,8 +213,10 @@ double walk(const StreamRange& range) {
 #pragma GCC unroll 32
         for (int u = 0; u < kPerStream; ++u) {
           const std::int64_t at = s * part + i + u * kWidth;
-          if constexpr (Prefetch) {
-            if (u * kWidth % kLine == 0) __builtin_prefetch(reinterpret_cast<const char*>(a + at) + kAheadBytes, 0, 0);
+          if constexpr (Kind != Prefetch::none) {
+            if (u * kWidth * sizeof(T) % kApartBytes<Kind> == 0)
+              __builtin_prefetch(reinterpret_cast<const char*>(a + at) + kAheadBytes<Kind, Streams>, 0,
+                                 Kind == Prefetch::sparse ? 2 : 0);
           }
           if constexpr (Access == kRead) {
             const int k = (s * kPerStream + u) % kSums;
@@ -252,22 +259,23 @@ double walk(const StreamRange& range) {
   return totals.value();
 }
 
-template <class T, int Access, int Stores, bool Prefetch>
+template <class T, int Access, int Stores, Prefetch Kind>
 double with_streams(const StreamRange& range) {
   switch (range.streams) {
-    case 2: return walk<T, Access, Stores, 2, Prefetch>(range);
-    case 4: return walk<T, Access, Stores, 4, Prefetch>(range);
-    case 8: return walk<T, Access, Stores, 8, Prefetch>(range);
-    default: return walk<T, Access, Stores, 1, Prefetch>(range);
+    case 2: return walk<T, Access, Stores, 2, Kind>(range);
+    case 4: return walk<T, Access, Stores, 4, Kind>(range);
+    case 8: return walk<T, Access, Stores, 8, Kind>(range);
+    default: return walk<T, Access, Stores, 1, Kind>(range);
   }
 }
 
 template <class T, int Access, int Stores>
 double run(const StreamRange& range) {
   if constexpr (Access == kRead || Access == kLoad) {
-    if (range.prefetch) return with_streams<T, Access, Stores, true>(range);
+    if (range.prefetch == Prefetch::nta) return with_streams<T, Access, Stores, Prefetch::nta>(range);
+    if (range.prefetch == Prefetch::sparse) return with_streams<T, Access, Stores, Prefetch::sparse>(range);
   }
-  return with_streams<T, Access, Stores, false>(range);
+  return with_streams<T, Access, Stores, Prefetch::none>(range);
 }
 
 #if defined(ROOFLINE_SCALAR)
@@ -303,9 +311,10 @@ double strided(const StreamRange& range) {
 #endif
 
 #define ROOFLINE_STORES(T, Access) {run<T, Access, kPlain>, run<T, Access, kNonTemporal>, run<T, Access, kPaced>}
+#define ROOFLINE_WRITES(T) {run<T, kWrite, kPlain>, run<T, kWrite, kNonTemporal>}
 #define ROOFLINE_ACCESSES(T)                                                                                       \
   {                                                                                                                \
-    {run<T, kRead, kPlain>}, ROOFLINE_STORES(T, kWrite), ROOFLINE_STORES(T, kCopy), ROOFLINE_STORES(T, kScale),    \
+    {run<T, kRead, kPlain>}, ROOFLINE_WRITES(T), ROOFLINE_STORES(T, kCopy), ROOFLINE_STORES(T, kScale),    \
         ROOFLINE_STORES(T, kAdd), ROOFLINE_STORES(T, kTriad)                                                       \
   }
 

@@ -4,8 +4,11 @@
 #include <cstdint>
 
 #include "cpu/isa.h"
+#include "ops/stream.h"
 
 namespace roofline::cpu {
+
+using Prefetch = ops::Stream::Prefetch;
 
 struct StreamRange {
   const void* a;  // [n]
@@ -15,13 +18,14 @@ struct StreamRange {
   std::int64_t n;       // elements
   std::int64_t passes;
   int streams;          // 1, 2, 4 or 8 parts of the range walked side by side
-  bool prefetch;        // read: a prefetchnta ahead of every line
+  Prefetch prefetch;    // read
   std::int64_t stride;  // of `strided`, in elements
 };
 
 struct StreamKernels {
   using Run = double (*)(const StreamRange&);  // read returns the sum of all passes, the others 0
-  Run run[2][6][3];  // [fp32, fp64][read, write, copy, scale, add, triad][plain, non-temporal, these at a pace (`choose_pace`)]
+  // [fp32, fp64][read, write, copy, scale, add, triad][plain, non-temporal, these at a pace (`choose_pace`), but of writes]
+  Run run[2][6][3];
   Run strided[2];    // [fp32, fp64]: read in strided order; the scalar set alone has them
   Run loads[2];      // [fp32, fp64]: the loads of a read and no sum; returns 0
 };

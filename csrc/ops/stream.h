@@ -10,6 +10,7 @@ struct Stream {
   static constexpr const char* op = "stream";
 
   enum class Access { read, write, copy, scale, add, triad };
+  enum class Prefetch { none, nta, sparse };
 
   Access access;
   bool in_place;              // update: c = factor c
@@ -19,7 +20,7 @@ struct Stream {
   std::int64_t streams;       // address streams per thread
   std::int64_t stride;        // in elements; read: 0, stride, 2 stride, ..., then 1, 1 + stride, ...: every element once
   std::string isa;            // instruction set to use; empty: the widest there is
-  bool prefetch;              // read: a non-temporal prefetch ahead of every line
+  Prefetch prefetch;          // read: past the caches, for every line; or to L2, for one line in four
   std::int64_t in_flight_bytes;  // per multiprocessor of a GPU; 0: what serves best
   double factor;              // of scale, update and triad; the value that write stores
   const void* a = nullptr;    // [elements]; read, copy, scale, add, triad; c itself where in place
@@ -42,10 +43,11 @@ struct Stream {
                           {"stride", &problem.stride}});
     problem.isa = arguments.text("isa");
     problem.in_flight_bytes = arguments.integer("in_flight_bytes");
-    problem.prefetch = arguments.choice<bool>("prefetch", {"none", "nta"});
-    if (problem.access != Access::read && (problem.prefetch || problem.stride != 1))
+    problem.prefetch = arguments.choice<Prefetch>("prefetch", {"none", "nta", "sparse"});
+    const bool prefetched = problem.prefetch != Prefetch::none;
+    if (problem.access != Access::read && (prefetched || problem.stride != 1))
       throw Error("stream: prefetch and stride are of read only, got access '" + arguments.text("access") + "'");
-    if (problem.stride != 1 && (problem.prefetch || problem.streams != 1))
+    if (problem.stride != 1 && (prefetched || problem.streams != 1))
       throw Error("stream: a strided read has one stream and no prefetch");
     problem.factor = arguments.number("factor");
     const Shape shape = {problem.elements};

@@ -52,12 +52,12 @@ void reads(const StreamKernels& table, int width) {
       const double sum = fill(a, n, n);
       for (const std::int64_t passes : {1, 3, 32, 33}) {  // sums move on every 32 passes
         if (passes > 3 && n > 10000) continue;
-        for (const bool prefetch : {false, true})
+        for (const Prefetch prefetch : {Prefetch::none, Prefetch::nta, Prefetch::sparse})
           ASSERT_EQ(table.run[width][0][0]({a.data(), nullptr, nullptr, 0, n, passes, streams, prefetch, 1}), passes * sum)
               << n << " elements, " << streams << " streams, " << passes << " passes";
         if (!table.strided[width] || streams > 1) continue;
         for (const std::int64_t stride : {2, 3, 7, 16, 64, 1000, 4098, 1 << 20})
-          ASSERT_EQ(table.strided[width]({a.data(), nullptr, nullptr, 0, n, passes, 1, false, stride}), passes * sum)
+          ASSERT_EQ(table.strided[width]({a.data(), nullptr, nullptr, 0, n, passes, 1, Prefetch::none, stride}), passes * sum)
               << n << " elements, stride " << stride << ", " << passes << " passes";
       }
     }
@@ -81,8 +81,9 @@ void writes(const StreamKernels& table, int width) {
           expected.data()[i] = static_cast<T>(values[access]);
         }
         for (const int stores : {0, 1, 2}) {
+          if (!table.run[width][access][stores]) continue;
           Guarded<T> c(n);
-          EXPECT_EQ(table.run[width][access][stores]({a.data(), b.data(), c.data(), factor, n, 2, streams, false, 1}), 0);
+          EXPECT_EQ(table.run[width][access][stores]({a.data(), b.data(), c.data(), factor, n, 2, streams, Prefetch::none, 1}), 0);
           ASSERT_TRUE(c.guarded()) << n << " elements, access " << access << ", " << streams << " streams";
           const auto [wrong, right] = std::mismatch(c.data(), c.data() + n, expected.data());
           ASSERT_EQ(wrong, c.data() + n) << "element " << wrong - c.data() << " of " << n << " is " << *wrong << " and not "
@@ -118,7 +119,7 @@ TEST_P(StreamTest, LoadsTouchTheirRange) {
         std::vector<unsigned char> expected(64);
         for (std::size_t at = start - static_cast<char*>(memory); at < start - static_cast<char*>(memory) + size; ++at)
           expected[at / page] = 1;
-        EXPECT_EQ(table().loads[width]({start, nullptr, nullptr, 0, n, 2, streams, false, 1}), 0);
+        EXPECT_EQ(table().loads[width]({start, nullptr, nullptr, 0, n, 2, streams, Prefetch::none, 1}), 0);
         EXPECT_EQ(touched(memory, bytes), expected) << size << " bytes, " << streams << " streams";
         munmap(memory, bytes);
       }

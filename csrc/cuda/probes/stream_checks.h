@@ -13,7 +13,8 @@ namespace roofline::cuda {
 inline void refuse_for_cpus(const ops::Stream& problem) {
   if (!problem.isa.empty() && problem.isa != "scalar")
     throw Unsupported("stream: isa '" + problem.isa + "' is an instruction set of CPUs; leave it empty or 'scalar' on a GPU");
-  if (problem.prefetch) throw Unsupported("stream: prefetchnta is an instruction of CPUs; use prefetch none on a GPU");
+  if (problem.prefetch != ops::Stream::Prefetch::none)
+    throw Unsupported("stream: prefetches are instructions of CPUs; use prefetch none on a GPU");
   if (!is_in_flight(problem.in_flight_bytes))
     throw Error("stream: in_flight_bytes must be 0 or 32, 64, 96, 128 or 192 KiB, got " + std::to_string(problem.in_flight_bytes));
 }

@@ -16,6 +16,7 @@ from ..units import KIB
 from .base import MIXES, Case, Facts, Operator, Variant
 
 LINE_BYTES = 64  # of a cache line, on every CPU with kernels here but some Arm ones (128)
+PREFETCHES = ("none", "nta", "sparse")
 IN_FLIGHT_BYTES = (0, 32 * KIB, 64 * KIB, 96 * KIB, 128 * KIB, 192 * KIB)
 MOST_PASSES = 64  # that the reference repeats: beyond, every further one does the same
 
@@ -37,13 +38,13 @@ class Stream(Operator):
     """read: sum of a; write: c = factor; copy: c = a; scale: c = factor a; add: c = a + b; triad: c = a + factor b; update:
     c = factor c, in place.
 
-    elements: of each array. passes: over the arrays in one launch (more than one to see a cache). streams: address
-    streams per thread. isa: instruction set to use, empty for the widest there is (on a GPU: empty for 128-bit accesses, or
-    "scalar" for single elements). For reads only: prefetch ("none" or "nta", a non-temporal prefetch ahead of the loads) and stride
-    (in elements: 0, stride, 2 stride, ..., then 1, 1 + stride, ..., so that every element is still read once, by scalar loads with
-    one stream; within each thread's range on a CPU, shared out to neighbouring threads on a GPU). in_flight_bytes: kept on the way
-    for each multiprocessor of a GPU, 0 for what serves best. Source of the accesses: McCalpin, STREAM (1995). Raises Error for
-    bad fields.
+    elements: of each array. passes: over the arrays in one launch (more than one to see a cache). streams: address streams per
+    thread. isa: instruction set to use, empty for the widest there is (on a GPU: empty for 128-bit accesses, or "scalar" for
+    single elements). For reads only: prefetch ("none"; "nta": past the caches, for every line; "sparse": to L2, for one line in
+    four) and stride (in elements: 0, stride, 2 stride, ..., then 1, 1 + stride, ..., so that every element is still read once,
+    by scalar loads with one stream; within each thread's range on a CPU, shared out to neighbouring threads on a GPU).
+    in_flight_bytes: kept on the way for each multiprocessor of a GPU, 0 for what serves best. Source of the accesses: McCalpin,
+    STREAM (1995). Raises Error for bad fields.
     """
 
     access: str = "read"
@@ -60,7 +61,7 @@ class Stream(Operator):
     name = "stream"
     summary = "memory accesses of the STREAM kind, the probes of the bandwidth roofs"
     allowed = {
-        "access": MIXES, "dtype": ("fp32", "fp64"), "streams": (1, 2, 4, 8), "prefetch": ("none", "nta"),
+        "access": MIXES, "dtype": ("fp32", "fp64"), "streams": (1, 2, 4, 8), "prefetch": PREFETCHES,
         "in_flight_bytes": IN_FLIGHT_BYTES,
     }  # fmt: skip
     variants = {
@@ -187,7 +188,7 @@ class Stream(Operator):
             *cls.grid((1027,), "elements", access=MIXES, dtype="fp64"),
             # Streams of several pages begin at different places of their pages.
             *cls.grid((8 * 67589 + 3,), "elements", access=("read", "triad"), streams=(2, 4, 8)),
-            *cls.grid(((1, 1), (4099, 2), (540715, 8)), "elements streams", prefetch="nta"),
+            *cls.grid(((1, 1), (4099, 2), (540715, 8)), "elements streams", prefetch=PREFETCHES[1:]),
             *cls.grid(strides, "elements stride", passes=1, dtype="fp32"),
             *cls.grid(strides, "elements stride", passes=3, dtype="fp64"),
             *cls.grid((1003,), "elements", access=MIXES, streams=4, passes=2, isa="scalar"),

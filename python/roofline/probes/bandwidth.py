@@ -152,7 +152,7 @@ def size_problem(target: Target, size_bytes: int, access: str = "read") -> Strea
 def stream_candidates(target: Target, level: str, access: str, *, depth: str = "standard") -> list[Candidate]:
     """Configurations that may serve a bandwidth roof best. Raises Unsupported where the level cannot be shown.
 
-    On CPUs: address streams, a prefetch, loads whose values nobody uses, and for writers the kind of store. On GPUs, from memory:
+    On CPUs: address streams, prefetches, loads whose values nobody uses, and for writers the kind of store. On GPUs, from memory:
     loads into registers and bulk copies, with every number of bytes in flight, and the driver's copy.
     """
     one = stream_problem(target, level, access, depth=depth)
@@ -163,7 +163,8 @@ def _cpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list
     reads, of_core = one.access == "read", level in ("L1", "L2")
     if reads and level == "DRAM":
         plain = [one.replace(streams=count) for count in (1, 2, 4, 8)]
-        return [(problem, "plain") for problem in (*plain, plain[-1].replace(prefetch="nta"))]
+        fetched = [plain[0].replace(prefetch="sparse"), plain[-1].replace(prefetch="nta")]
+        return [(problem, "plain") for problem in (*plain, *fetched)]
     variants = ["plain"]
     if reads and not target.missing("stream", "loads", one.dtype):
         variants.append("loads")
