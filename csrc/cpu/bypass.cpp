@@ -27,7 +27,7 @@ void run(Device& device, RowsKernels::Map map, const std::shared_ptr<void>& x, c
 bool slow_last_cache(Device& device) {
   return device.quickest("stores past L2", 2, [&device]() -> Device::Trial {
     const std::int64_t bytes = 2 * device.caches().l2_bytes * device.threads();
-    const auto x = workspace(device, bytes), y = workspace(device, bytes);
+    const auto x = workspace(device, bytes, Fill::uniform), y = workspace(device, bytes);
     return {{}, [=, &device](int candidate) {
               constexpr int kPasses = 3;  // the first still finds what the other candidate left
               for (int pass = 0; pass < kPasses; ++pass)
@@ -40,7 +40,7 @@ void choose_ahead(Device& device) {
   constexpr std::int64_t kNumbers = 4 << 20;
   const int best = device.quickest("fetches ahead of stores past the caches", 2, [&device]() -> Device::Trial {
     const std::int64_t bytes = kNumbers * std::int64_t{sizeof(float)};
-    const auto x = workspace(device, bytes), y = workspace(device, bytes / 2);
+    const auto x = workspace(device, bytes, Fill::uniform), y = workspace(device, bytes / 2);
     return {{{x.get(), bytes}, {y.get(), bytes / 2}}, [=, &device](int candidate) {
               bytes_ahead_of_stores = candidate ? kFarAhead : kNearAhead;
               run<Bf16>(device, of_fp32().convert[kBf16][1], x, y, kNumbers);
@@ -60,7 +60,7 @@ bool choose_pace(Device& device) {
   constexpr std::int64_t kNumbers = 4 << 20;
   return paced_stores = device.quickest("a pace beside stores past the caches", 2, [&device]() -> Device::Trial {
     const std::int64_t bytes = kNumbers * std::int64_t{sizeof(float)};
-    const auto x = workspace(device, bytes), y = workspace(device, bytes);
+    const auto x = workspace(device, bytes, Fill::uniform), y = workspace(device, bytes);
     return {{{x.get(), bytes}, {y.get(), bytes}}, [=, &device](int candidate) {
               paced_stores = candidate == 0;
               run<float>(device, of_fp32().relu[1], x, y, kNumbers);

@@ -312,12 +312,13 @@ Turn& Device::turn() {
   return *turn;
 }
 
-std::shared_ptr<void> workspace(Device& device, std::size_t size_bytes) {
+std::shared_ptr<void> workspace(Device& device, std::size_t size_bytes, Fill fill) {
   // Whole huge pages, but for little: small ones at its end would make a launch slower, until the system joins them.
   if (size_bytes >= kHugePage / 8) size_bytes = (size_bytes + kHugePage - 1) / kHugePage * kHugePage;
   void* memory = device.allocate(size_bytes);
   // First touch outside any clock; the device outlives every launch bound on it.
-  device.fill(memory, DType::int8, static_cast<std::int64_t>(size_bytes), Fill::zeros, 0);
+  const DType dtype = fill == Fill::zeros ? DType::int8 : DType::fp32;
+  device.fill(memory, dtype, static_cast<std::int64_t>(size_bytes) / roofline::size_bytes(dtype), fill, 0);
   return {memory, [&device, size_bytes](void* p) { device.release(p, size_bytes); }};
 }
 

@@ -108,7 +108,7 @@ int read_streams(Device& device, const std::string& what, std::int64_t rows, int
   return 1 << device.quickest(what, 4, [=, &device]() -> Device::Trial {
     const std::int64_t strip_bytes = kInner * row_bytes, strips = kBytes / strip_bytes, columns = strips * width;
     const std::int64_t own_floats = whole_pages(GemmKernels::kMostStreams * rows * width * 4) / 4;
-    const auto b = workspace(device, kBytes);
+    const auto b = workspace(device, kBytes, Fill::uniform);
     const auto rest = workspace(device, 4 * (rows * (kInner + columns) + own_floats * device.threads()));
     return {{{b.get(), kBytes}}, [=, &device](int candidate) {
               auto* const a = static_cast<float*>(rest.get());
