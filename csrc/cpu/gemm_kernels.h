@@ -116,8 +116,8 @@ struct QuantizedKernels {
   void (*widen[2])(const QuantizedPart&, const char* strip, std::int64_t k, std::int64_t n, float* wide);
   // sums[rows, groups, (group - 1) / chunk + 1], the last one of a group over what is left of it.
   void (*add_up)(const float* a, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group, std::int64_t chunk);
-  // [][0], and [][1] for some more rows, take a of 16 bits and err by 2^-16 of the largest number of a chunk. [][2] takes a of fp32
-  // and errs by 2^-23.9.
+  // [][0] and [][1], each faster for some numbers of rows, take a of 16 bits and err by 2^-16 of the largest number of a chunk.
+  // [][2] takes a of fp32 and errs by 2^-23.9.
   FixedPoint fixed[2][3];
 };
 

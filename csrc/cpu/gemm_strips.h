@@ -33,7 +33,6 @@ struct Rows {
   ROOFLINE_INLINE Index after(const GemmPart& part, Index k) {
     return least(k + (is_read_once(part) ? 1024 : in_flight(part) / B::kRowBytes), part.inner);
   }
-  ROOFLINE_INLINE Index place(const GemmPart&, Index k) { return k; }
 
   // n rows of a strip in registers' format, while the bytes after them are fetched.
   ROOFLINE_INLINE void widen(const GemmPart&, const char* strip, Index k, Index n, float* wide) {

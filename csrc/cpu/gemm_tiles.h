@@ -71,7 +71,7 @@ template <class B, int Apart, int Rows, int Halves, class A>
 ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][Halves], Index ahead = 0,
                               const char* next = nullptr, const char* c = nullptr, Index c_row_bytes = 0) {
   using Sum = typename B::Sum;
-  constexpr int kPhases = Rows >= 4 ? 1 : Rows >= 2 ? 2 : 4;
+  constexpr int kPhases = Rows >= 3 ? 1 : Rows >= 2 ? 2 : 4;
   Vec acc[kPhases][Rows][Halves];
 #pragma GCC unroll 4
   for (auto& phase : acc)
@@ -118,6 +118,7 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
 
 // Bytes of b that `few` has on their way, and takes from one stream after the other: each gives its share.
 constexpr Index kInFlight = 8192;
+constexpr Index kShorter = 6656;  // the same of one stream, of which every line is fetched: no whole number of pages
 ROOFLINE_INLINE Index in_flight(const GemmPart& part) { return kInFlight / part.streams; }
 
 // Rows of a that meet b at a time. Those that lie whole pages apart share sets of the first cache, which have 8 ways at least.
@@ -131,7 +132,7 @@ ROOFLINE_INLINE bool is_read_once(const GemmPart& part) { return part.streams ==
 // for four lines helps where pages begin. But it looks not far enough ahead where rows take as long as memory does.
 template <class B, bool Ahead, int Rows>
 void add_product(const GemmPart& part, const float* a, const char* b, Index n, float* into) {
-  constexpr Index kLineWords = kWidth * 64 / B::kRowBytes, kFastWords = 80, kShorter = 6656;
+  constexpr Index kLineWords = kWidth * 64 / B::kRowBytes, kFastWords = 80;
   constexpr bool kFast = Rows * kLineWords <= kFastWords && 4 * B::kRowBytes >= 256;
   Vec sums[Rows][2];
   using Word = typename B::Sum::Of;
@@ -243,8 +244,8 @@ ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* 
   }, rows_at_once(part));
 }
 
-// Few rows. Strips says how a strip is stored: `bytes` of one, `after` a row of b the next chunk's first one, its `place` in every
-// strip, and `add` the product with the chunk there to sums[rows][kWidth].
+// Few rows. Strips says how a strip is stored: `bytes` of one, `after` a row of b the next chunk's first one, and
+// `add` the product with n rows of a strip from row k on to sums[rows][kWidth].
 template <class Strips, class Part>
 void few(const Part& part) {
   const Index bytes = Strips::bytes(part), sums = part.rows * kWidth, streams = part.streams;  // of a strip, floats of its sums
@@ -256,9 +257,8 @@ void few(const Part& part) {
     }
     for (Index k = 0, end; k < part.inner; k = end) {
       end = Strips::after(part, k);
-      const auto place = Strips::place(part, k);
       for (Index i = 0; i < n; ++i)
-        Strips::add(part, b + (first + i * step) * bytes, place, end - k, part.workspace + i * sums);
+        Strips::add(part, b + (first + i * step) * bytes, k, end - k, part.workspace + i * sums);
     }
     for (Index i = 0; i < n; ++i) {
       const Index column = (first + i * step) * kWidth;

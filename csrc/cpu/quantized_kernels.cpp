@@ -3,8 +3,8 @@
 // is the same for all columns. Of 4 bits what is in registers is 1 + n / 16, and the rest is part of the zero point. Where a has 16
 // bits itself it is rounded to 16-bit fixed point with a scale for each chunk of a group, and meets n, or 8 + n of 4 bits: two
 // products in one instruction, at an error of 2^-16 of the largest. Where one instruction makes four products of 8 bits, a of fp32
-// becomes three digits of these, at an error of 2^-23.9, and some more rows of 16 bits two, where b has 8: they meet 8 + n, or 128 + n
-// of 8 bits. For more rows a strip becomes fp32 as it is read from memory, or pairs of bf16 for the kernels that multiply these.
+// becomes three digits of these, at an error of 2^-23.9, and a of 16 bits two, where that is faster: they meet 8 + n, or 128 + n of
+// 8 bits. For more rows a strip becomes fp32 as it is read from memory, or pairs of bf16 for the kernels that multiply these.
 #include "cpu/gemm_strips.h"
 
 namespace roofline::cpu {
@@ -116,20 +116,28 @@ struct Groups {
   ROOFLINE_INLINE Index end_of_group(const QuantizedPart& part, Index k) {
     return least((k / part.group + 1) * part.group, part.inner);
   }
-  ROOFLINE_INLINE Index after(const QuantizedPart& part, Index k) {
+  ROOFLINE_INLINE Index after_chunk(const QuantizedPart& part, Index k) {
     return least(k + (kChunk<B> << part.longer), end_of_group(part, k));
   }
 
-  // What a half of a strip's columns multiplies what is in registers with, and then takes away, in a group that begins at p.
-  ROOFLINE_INLINE void factors(const QuantizedPart& part, const char* p, int half, Vec& scale, Vec& away) {
-    const Vec stated = number(part.scale, p, half * kLanes);
+  // Where b is one stream, one tile of rows meets a whole strip, and several meet in turn what stays in the first cache.
+  ROOFLINE_INLINE bool is_met_once(const QuantizedPart& part) { return part.streams == 1 && part.rows <= kMostRows; }
+  ROOFLINE_INLINE Index after(const QuantizedPart& part, Index k) {
+    if (is_met_once(part)) return part.inner;
+    Index end = after_chunk(part, k);
+    while (kFixed && part.streams == 1 && end < part.inner && end - k < 2 * kMostChunk<B>) end = after_chunk(part, end);
+    return end;
+  }
+
+  // What a half of a strip's columns takes away from what is in registers, and then multiplies, in a group that begins at p.
+  ROOFLINE_INLINE void factors(const QuantizedPart& part, const char* p, int half, Vec& scale, Vec& origin) {
     const Vec zero_point = part.zeros ? number(part.scale, p + row(part), half * kLanes) : zero();
-    scale = mul(stated, set1(1 / B::kUnit));
-    away = mul(stated, Floats::plus(zero_point, set1(B::kOffset / B::kUnit)));
+    scale = mul(number(part.scale, p, half * kLanes), set1(1 / B::kUnit));
+    origin = fma(zero_point, set1(B::kUnit), set1(B::kOffset));
   }
 
   struct Place {
-    Index k, header, numbers, a, sum;  // where the group's header, its rows from k on, those of a, and the sum of these lie
+    Index header, numbers, a, sum;  // where the group's header, its rows from k on, those of a, and the sum of these lie
   };
   ROOFLINE_INLINE Index sums_of_group(const QuantizedPart& part) { return ((part.group - 1) / kChunk<B> >> part.longer) + 1; }
   // Words from one plane of a to the next, and from one row to the next of a and of its sums.
@@ -140,55 +148,83 @@ struct Groups {
   ROOFLINE_INLINE Index sums_stride(const QuantizedPart& part) { return part.groups * sums_of_group(part); }
   ROOFLINE_INLINE Place place(const QuantizedPart& part, Index k) {
     const Index group = k / part.group, within = k - group * part.group, begin = group * group_bytes(part);
-    return {k, begin, begin + header(part) + within / 4 * 4 * kRow, kFixed ? (group * padded(part) + within) / kNumbers : k,
+    return {begin, begin + header(part) + within / 4 * 4 * kRow, kFixed ? (group * padded(part) + within) / kNumbers : k,
             group * sums_of_group(part) + (within / kChunk<B> >> part.longer)};
   }
 
+  // Adds the product with a chunk, which lies `at` its place, in registers while a tile meets one chunk after the other.
   template <int Rows>
-  static void add_group(const QuantizedPart& part, const float* a, const float* sums_of_a, const char* group, const char* b, Index n,
-                        float* into) {
-    const Index step = sums_stride(part);
+  ROOFLINE_INLINE void add_chunk(const QuantizedPart& part, const float* a, const float* sums_of_a, const char* strip,
+                                 const Place& at, Index n, Vec (&into)[Rows][2]) {
+    constexpr bool kLight = kDigits * Rows <= 3 && B::kRowBytes == 4 * kWidth;
+    constexpr Index kManyRows = 16, kNear = 6144;  // hardware fetches these, as in add_product, but not where groups are short
+    const Index step = sums_stride(part), ahead = is_met_once(part) ? kShorter : in_flight(part);
+    const char* const group = strip + at.header;
+    const char* const b = strip + at.numbers;
+    const Plain<float> words{a + at.a, plane(part)};
     Vec sums[kDigits * Rows][2];
-    multiply<B, 64>(Plain<float>{a, plane(part)}, b, (n + kNumbers - 1) / kNumbers, sums, in_flight(part));
+    if (kLight && is_met_once(part) && n >= kManyRows) {
+      multiply<B, 256>(words, b, n, sums, kNear);
+    } else {
+      if (b == group + header(part))  // the group's first rows: `multiply` prefetches rows, and no header
+        for (Index line = 0; line < header(part); line += 64) __builtin_prefetch(group + line + ahead, 0, 2);
+      multiply<B, 64>(words, b, n, sums, ahead);
+    }
+#pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
-      Vec scale, away;
-      factors(part, group, half, scale, away);
+      Vec scale, origin;
+      factors(part, group, half, scale, origin);
 #pragma GCC unroll 14
       for (int r = 0; r < Rows; ++r) {
-        float* const p = into + r * kWidth + half * kLanes;
+        const Index of_a = at.sum + r * step;
         Vec sum = sums[kDigits * r][half];
         if constexpr (kFixed) {
           sum = of_words(sum);
 #pragma GCC unroll 2
           for (int i = 1; i < kDigits; ++i) sum = fma(sum, set1(kBase), of_words(sums[kDigits * r + i][half]));
-          sum = mul(sum, set1(part.scales_of_a[sums_of_a - part.sums + r * step]));
+          sum = mul(sum, set1(part.scales_of_a[sums_of_a - part.sums + of_a]));
         }
-        store(p, sub(fma(scale, sum, load(p)), mul(away, set1(sums_of_a[r * step]))));
+        into[r][half] = fma(scale, sub(sum, mul(origin, set1(sums_of_a[of_a]))), into[r][half]);
       }
     }
   }
 
+  template <int Rows>
+  static void add_chunks(const QuantizedPart& part, const float* a, const float* sums_of_a, const char* strip, Index k, Index end,
+                         float* into) {
+    Vec sums[Rows][2];
+    const auto each = [&](auto work) __attribute__((always_inline)) {
+#pragma GCC unroll 14
+      for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; ++half) work(sums[r][half], into + r * kWidth + half * kLanes);
+    };
+    each([](Vec& sum, const float* p) __attribute__((always_inline)) { sum = load(p); });
+    for (Index next; k < end; k = next) {
+      next = after_chunk(part, k);
+      add_chunk<Rows>(part, a, sums_of_a, strip, place(part, k), (next - k + kNumbers - 1) / kNumbers, sums);
+    }
+    each([](const Vec& sum, float* p) __attribute__((always_inline)) { store(p, sum); });
+  }
+
   template <int... Rows>
   struct OfGroups {
-    static constexpr decltype(&add_group<1>) kAdd[] = {add_group<Rows + 1>...};
+    static constexpr decltype(&add_chunks<1>) kAdd[] = {add_chunks<Rows + 1>...};
   };
   template <int... Rows>
   static OfGroups<Rows...> of_groups(std::integer_sequence<int, Rows...>);
 
-  ROOFLINE_INLINE void add(const QuantizedPart& part, const char* strip, const Place& place, Index n, float* sums) {
-    const float* const a = static_cast<const float*>(part.a) + place.a;
-    if (place.numbers == place.header + header(part))  // the group's first rows: `multiply` prefetches rows, and no header
-      for (Index line = 0; line < header(part); line += 64) __builtin_prefetch(strip + place.header + line + in_flight(part), 0, 2);
+  ROOFLINE_INLINE void add(const QuantizedPart& part, const char* strip, Index k, Index n, float* sums) {
     if (kFixed || part.rows <= kTileRows)
       return in_tiles(part.rows, [&](Index row, Index rows) {
         decltype(of_groups(std::make_integer_sequence<int, kMostRows>()))::kAdd[rows - 1](
-            part, a + row * stride(part), part.sums + row * sums_stride(part) + place.sum, strip + place.header, strip + place.numbers, n,
+            part, static_cast<const float*>(part.a) + row * stride(part), part.sums + row * sums_stride(part), strip, k, k + n,
             sums + row * kWidth);
       }, kMostRows);
     if constexpr (!kFixed) {
       alignas(64) float wide[kMostChunk<B> * kWidth];
-      widen(part, strip, place.k, n, wide);
-      add_rows<WideStrip<Floats>, false>(part, a, reinterpret_cast<const char*>(wide), n, sums);
+      widen(part, strip, k, n, wide);
+      add_rows<WideStrip<Floats>, false>(part, static_cast<const float*>(part.a) + k, reinterpret_cast<const char*>(wide), n, sums);
     }
   }
 
@@ -199,14 +235,14 @@ struct Groups {
       const Index group = i / part.group, first = i - group * part.group;
       const char* const from = strip + group * group_bytes(part);
       const char* const b = from + header(part);
-      Vec scale[2], away[2];
-      for (int half = 0; half < 2; ++half) factors(part, from, half, scale[half], away[half]);
+      Vec scale[2], origin[2];
+      for (int half = 0; half < 2; ++half) factors(part, from, half, scale[half], origin[half]);
       const auto one = [&](Index base, int u) __attribute__((always_inline)) {
         Vec now[2];
         B::read(b, base, u, now[0], now[1]);
         float* const p = wide + (i - k + base + u - first) * kWidth;
 #pragma GCC unroll 2
-        for (int half = 0; half < 2; ++half) store(p + half * kLanes, sub(mul(now[half], scale[half]), away[half]));
+        for (int half = 0; half < 2; ++half) store(p + half * kLanes, mul(sub(now[half], origin[half]), scale[half]));
       };
       Index at = first;
       const Index last = first + end - i;
@@ -316,7 +352,8 @@ extern const QuantizedKernels ROOFLINE_TABLE(quantized) = {
     {widen<Groups<Bytes>>, widen<Groups<Nibbles>>},
     add_up,
 #if defined(__AVX512VNNI__) || defined(ROOFLINE_SIMDE)
-    {{fixed<BytePairs>, fixed<ByteQuads<2>>, fixed<ByteQuads<3>>}, {fixed<NibblePairs>, {}, fixed<NibbleQuads<3>>}},
+    {{fixed<BytePairs>, fixed<ByteQuads<2>>, fixed<ByteQuads<3>>},
+     {fixed<NibblePairs>, fixed<NibbleQuads<2>>, fixed<NibbleQuads<3>>}},
 #else
     {{fixed<BytePairs>}, {fixed<NibblePairs>}},
 #endif

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostColumns = 512;   // of a part: packing a block of a costs 1 or 2 % of what it is used for
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr int kMostWidth = 64;
-constexpr std::int64_t kMostOfPairs = 4;  // rows that memory limits: it gives 8 bits faster to kernels that take them apart
+constexpr std::int64_t kDigitColumns = 512;  // fewer gain less from digits of few rows than making these costs
 // Numbers of a that a thread rather prepares again than wakes others, and fetches what they have written.
 constexpr std::int64_t kMadeAgain = 1024;
 
@@ -112,19 +112,24 @@ int which_of(const QuantizedMatmul& problem) { return problem.b_dtype == DType::
 const FixedPoint& fixed_point_of(const QuantizedMatmul& problem, const QuantizedKernels& table) {
   const auto& fixed = table.fixed[which_of(problem)];
   if (problem.dtype == DType::fp32) return fixed[2];
-  return fixed[problem.rows > kMostOfPairs && fixed[1].numbers ? 1 : 0];
+  // Two digits meet weights of 8 bits as they lie; but memory gives these faster to two to four rows that widen them to pairs, and
+  // 4 bits to one row. Of 4 bits digits need fewer instructions, but half as many rows meet what these make.
+  const std::int64_t rows = problem.rows;
+  const bool wide = problem.columns >= kDigitColumns;
+  const bool digits = problem.b_dtype == DType::int8 ? rows > 4 || (rows < 2 && wide) : rows > 1 && rows < 6 && wide;
+  return fixed[digits && fixed[1].numbers ? 1 : 0];
 }
 
 // Whether a of 16 bits becomes 16-bit fixed point: up to two tiles of rows, beside whose sums what takes weights of 4 bits apart
 // needs the registers of two rows. More rows are faster in strips of pairs, made once for all of them. Not on NEON for 8 bits:
 // two products of pairs are four instructions there, and two of fp32. Few rows of fp32 become digits: three instructions multiply
-// four numbers, not four, and b is taken apart in a third of the instructions, or in none. But memory gives 8 bits of one row faster
-// to kernels in fp32.
+// four numbers, not four, and b is taken apart in a third of the instructions, or in none; 8 bits of few columns gain
+// less by that than one row of digits costs.
 bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, const QuantizedKernels& table) {
   const std::int64_t most = std::max(table.tile_rows, 2 * (table.tile_rows - 2));
   if (problem.dtype == DType::fp32)
     return fixed_point_of(problem, table).numbers && problem.rows <= GemmKernels::kMostFewRows &&
-           (problem.b_dtype == DType::int4 || problem.rows > 1);
+           (problem.b_dtype == DType::int4 || problem.rows > 1 || problem.columns >= kDigitColumns);
   return problem.rows <= most && (problem.b_dtype == DType::int4 || isa != Isa::neon);
 }
 
@@ -150,9 +155,8 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   const bool few = fixed || rows <= GemmKernels::kMostFewRows;
   const int streams = few ? streams_of_few_bits(*table, device) : 1;
   const bool summed = fixed || rows <= table->tile_rows;  // a over chunks of groups
-  // The longer a chunk is, the fewer times its sums meet scales: up to what is in flight. Memory gives 8 bits to one row in pairs
-  // faster in short ones.
-  const int most_longer = !summed || (fixed && rows == 1 && problem.b_dtype == DType::int8) ? 0 : 2;
+  // The longer a chunk is, the fewer times its sums meet scales: up to what is in flight.
+  const int most_longer = summed ? 2 : 0;
   int longer = 0;
   while (longer < most_longer && streams << longer < GemmKernels::kMostStreams) ++longer;
   const std::int64_t chunk = table->chunk[which] << longer;
