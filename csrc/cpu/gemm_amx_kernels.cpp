@@ -33,6 +33,7 @@ template <bool Integers, bool Other>
 ROOFLINE_INLINE void strips(const GemmPart& part, Index one, Index other) {
   const char *a = static_cast<const char*>(part.a), *b = static_cast<const char*>(part.b) + one * part.inner * kRowOfB;
   const char* const from_other = static_cast<const char*>(part.b) + other * part.inner * kRowOfB;
+  const Index row_words = part.inner + part.behind;
   const bool second = Other || part.rows > kTile;
   _tile_zero(0);
   _tile_zero(1);
@@ -41,7 +42,7 @@ ROOFLINE_INLINE void strips(const GemmPart& part, Index one, Index other) {
     _tile_zero(3);
   }
   for (Index k = 0; k < part.inner; k += kTile) {
-    _tile_loadd(4, a + 4 * k, 4 * part.inner);
+    _tile_loadd(4, a + 4 * k, 4 * row_words);
     ROOFLINE_LOAD_COLUMNS(b + k * kRowOfB);
     ROOFLINE_ADD_PRODUCT(Integers, 0, 4, 6);
     ROOFLINE_ADD_PRODUCT(Integers, 1, 4, 7);
@@ -51,7 +52,7 @@ ROOFLINE_INLINE void strips(const GemmPart& part, Index one, Index other) {
       ROOFLINE_ADD_PRODUCT(Integers, 2, 4, 6);
       ROOFLINE_ADD_PRODUCT(Integers, 3, 4, 7);
     } else {
-      _tile_loadd(5, a + 4 * (kTile * part.inner + k), 4 * part.inner);
+      _tile_loadd(5, a + 4 * (kTile * row_words + k), 4 * row_words);
       ROOFLINE_ADD_PRODUCT(Integers, 2, 5, 6);
       ROOFLINE_ADD_PRODUCT(Integers, 3, 5, 7);
     }

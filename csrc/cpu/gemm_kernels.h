@@ -26,6 +26,7 @@ struct GemmPart {
   std::int64_t columns;
   std::int64_t c_stride;
   std::int64_t inner;
+  std::int64_t behind = 0;       // of `few`: words from the end of a row of a to the next one
   std::int64_t first, last;      // strips
   std::int64_t inner_block = 0;  // of `block`
   const float* panels = nullptr;  // a of `block` if it is packed already: of one block of inner after the other

@@ -22,6 +22,9 @@ constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: fewer do not reuse what a cache holds
 constexpr std::int64_t kMostRowParts = 64;   // of a that each thread packs for itself
+// Rows of few that lie whole pages apart share sets of the first cache, which lose their lines to b: from so many rows and columns
+// on each thread rather copies them a line further apart.
+constexpr std::int64_t kPageWords = 1024, kSharingRows = 5, kCopyColumns = 2048;
 
 std::int64_t number_bytes(Stored type, bool fp32) {
   return fp32 || type == Stored::fp32 ? 4 : type == Stored::int8 || type == Stored::fp8_e4m3 ? 1 : 2;
@@ -194,9 +197,10 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   // Few rows are widened once by each thread; of many fp8 and words, but for those that lie so in a, before a block of them is
   // packed, to rows of whole lines.
   const Stored a_stored = problem.a_is_fp32 ? Stored::fp32 : type;
-  const bool widened = !words_lie && (numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few));
+  const bool spread = few && inner % kPageWords == 0 && rows >= kSharingRows && columns >= kCopyColumns;
+  const bool widened = spread || (!words_lie && (numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few)));
   const bool words = widened || words_lie;
-  const std::int64_t wide_stride = few ? inner : whole_lines(plan.inner_block);  // of its rows
+  const std::int64_t wide_stride = few ? inner + (spread ? 16 : 0) : whole_lines(plan.inner_block);  // of its rows
   const std::int64_t wide_bytes = widened ? whole_pages(product({plan.row_block, wide_stride, 4}, "tiled: bytes of a in fp32")) : 0;
   const std::int64_t panel_bytes = few || lies ? 0 : whole_pages(product({turn_rows, inner, 4}, "tiled: packed a"));
   // Each thread packs its own copy of a where a is small: of the rows that it takes.
@@ -250,9 +254,11 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
         auto [part, row] = part_of(worker, turn, row_part);
         if (few && widened) {
           float* const to = wide + worker * wide_bytes / 4;
-          if (!std::exchange(prepared[worker].widened, true))
-            widen_rows(*table, type, problem.a_is_fp32, problem.a, rows, problem.inner, to);
-          part.a = to;
+          const std::int64_t left = std::exchange(prepared[worker].widened, true) ? 0 : rows;
+          for (std::int64_t i = 0; i < left; ++i)
+            widen_rows(*table, type, problem.a_is_fp32, static_cast<const char*>(problem.a) + i * problem.inner * a_size, 1,
+                       problem.inner, to + i * wide_stride);
+          part.a = to, part.behind = wide_stride - inner;
         }
         if (alone && !prepared[worker].packed[row_part]) {
           prepared[worker].packed.set(row_part);

@@ -109,26 +109,25 @@ class GemmTest : public TableTest<GemmKernels> {
     const std::int64_t words = (inner + per_word * table.multiple - 1) / (per_word * table.multiple) * table.multiple;
     const std::int64_t size = type == Stored::fp32 ? 4 : type >= Stored::int8 ? 1 : 2;
     const std::int64_t packed_bytes = strips * (words * size * per_word + (integers ? 4 * table.int8_sums : 0)) * table.width;
-    Floats wide(rows * words, 1), c(rows * columns, 5), packed((packed_bytes + 3) / 4, 0);
+    // Few rows lie apart, or whole pages from one to the next.
+    const std::int64_t behind = few && words % 1024 ? 16 : 0, stride = words + behind;
+    Floats wide(rows * stride, 1), c(rows * columns, 5), packed((packed_bytes + 3) / 4, 0);
     Floats workspace(few ? table.few_floats(rows) : table.block_floats(rows, inner_block), 0);
     const std::vector<float> a = numbers(rows * inner, 1, type), b = numbers(inner * columns, 2, type);
     const std::vector<std::uint8_t> a_bits = bits(a, type), b_bits = bits(b, type);
     // Few rows of a, fp8 and words are widened before; a block takes 16 bits as they are.
     const bool widened = few || per_word > 1 || type == Stored::fp8_e4m3;
-    if (per_word > 1)
-      for (std::int64_t row = 0; row < rows; ++row) {
-        std::vector<std::uint8_t> padded(a_bits.begin() + row * inner * size, a_bits.begin() + (row + 1) * inner * size);
-        padded.resize(words * per_word * size);
-        table.widen[index(type)](padded.data(), wide.data() + row * words, words);
-      }
-    else if (widened)
-      table.widen[index(type)](a_bits.data(), wide.data(), rows * inner);
+    for (std::int64_t row = 0; row < (widened ? rows : 0); ++row) {
+      std::vector<std::uint8_t> padded(a_bits.begin() + row * inner * size, a_bits.begin() + (row + 1) * inner * size);
+      padded.resize(words * per_word * size);
+      table.widen[index(type)](padded.data(), wide.data() + row * stride, words);
+    }
     c.fill(7);
     const std::vector<float> before(c.data(), c.data() + rows * columns);
     table.pack[index(type)](b_bits.data(), packed.data(), columns, inner, 0, strips);
     GemmPart part{.a = widened ? static_cast<const void*>(wide.data()) : a_bits.data(), .b = packed.data(), .c = c.data(),
                   .workspace = workspace.data(), .rows = rows, .columns = columns, .c_stride = columns, .inner = words,
-                  .first = first, .last = last, .inner_block = inner_block, .a_stored = widened ? Stored::fp32 : type,
+                  .behind = behind, .first = first, .last = last, .inner_block = inner_block, .a_stored = widened ? Stored::fp32 : type,
                   .streams = GemmKernels::kMostStreams};
     (few ? table.few : table.block)[index(type)](part);
     // The same, bit for bit, however many streams there are, and where a is packed before.
