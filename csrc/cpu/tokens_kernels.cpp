@@ -9,19 +9,15 @@ namespace {
 
 // -- rope ---------------------------------------------------------------------------------------------------------------------
 
-// Heads are read in halves, out of the order that hardware follows: what lies so far ahead is fetched.
-constexpr std::int64_t kHeadsAheadBytes = 4096;
-
-// cos and sin in the order of registers, as far as they are whole.
+// One head; cos and sin are in the order of registers, as far as they are whole. It is read in halves, out of the order that hardware
+// follows: the head that lies `ahead` bytes later is fetched into L2, where that is not 0.
 template <class T>
-ROOFLINE_INLINE void rotate(T* x, T* y, const float* cos, const float* sin, std::int64_t half, bool fetch) {
+ROOFLINE_INLINE void rotate(T* x, const float* cos, const float* sin, std::int64_t half, std::int64_t ahead) {
   constexpr int kWhole = kStep<VecOf<T>>;
+  T* const y = x + half;
+  if (ahead) fetch(x, 2 * half, ahead);
   const auto pairs = [&](auto of, std::int64_t i, int n) __attribute__((always_inline)) {
     using V = decltype(of);
-    if (fetch) {
-      __builtin_prefetch(reinterpret_cast<const char*>(x + i) + kHeadsAheadBytes);
-      __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kHeadsAheadBytes);
-    }
     const V left = take<V>(x + i, n, 0), right = take<V>(y + i, n, 0), c = kept_at<V>(cos + i, n), s = kept_at<V>(sin + i, n);
     give<false>(x + i, n, inexact(each([](Vec a, Vec b, Vec of_a, Vec of_b) __attribute__((always_inline)) {
       return sub(mul(a, of_a), mul(b, of_b));
@@ -43,6 +39,14 @@ void widen(const void* from, std::int64_t first, std::int64_t n, float* to) {
   std::int64_t i = 0;
   if constexpr (std::is_same_v<VecOf<T>, Twin>) {
     for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+#if defined(ROOFLINE_LOOK_UP)  // a vector that is loaded soon would wait for all its scalar stores
+      alignas(64) static constexpr std::uint32_t kEven[] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
+      alignas(64) static constexpr std::uint32_t kOdd[] = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+      const Vec both[] = {load(x + i), load(x + i + kLanes)};
+      store(to + i, look_up(both, load(reinterpret_cast<const float*>(kEven))));
+      store(to + i + kLanes, look_up(both, load(reinterpret_cast<const float*>(kOdd))));
+      continue;
+#endif
       float in_turn[2 * kLanes];
       store(in_turn, load(x + i)), store(in_turn + kLanes, load(x + i + kLanes));
       for (int pair = 0; pair < kLanes; ++pair) to[i + pair] = in_turn[2 * pair], to[i + kLanes + pair] = in_turn[2 * pair + 1];
@@ -75,9 +79,9 @@ void rope(const RopePart& part) {
       const bool of_q = head < part.heads;
       const std::int64_t heads = of_q ? part.heads : part.kv_heads, number = token * heads + head - (of_q ? 0 : part.heads);
       T* const x = static_cast<T*>(of_q ? part.q : part.k) + number * 2 * half;
-      // Only of tokens that are whole in this range: another thread's lines are left where they are.
-      const std::int64_t left_bytes = (last_token * heads - number - 1) * 2 * half * std::int64_t{sizeof(T)};
-      rotate(x, x + half, cos, sin, half, left_bytes >= kHeadsAheadBytes);
+      // The same head of the next token, where that is whole in this range: another thread's lines are left where they are.
+      const std::int64_t ahead = token + 1 < last_token ? heads * 2 * half * std::int64_t{sizeof(T)} : 0;
+      rotate(x, cos, sin, half, ahead);
     }
   }
 }
