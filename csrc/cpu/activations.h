@@ -1,4 +1,4 @@
-// gelu, its approximation by tanh, and silu, of a vector. A kernel file includes it.
+// Exponentials, and gelu, its approximation by tanh, and silu, of vectors. A kernel file includes it.
 #pragma once
 
 #include <type_traits>
@@ -40,12 +40,45 @@ ROOFLINE_INLINE Vec gelu_of(Vec x) {
   return sub(max(zero(), x), select_less(size, most, mul(a, tail), zero()));
 }
 
-// a / (1 + e^-x). e^-x is at most 2^125. For results of 16 bits its reduction need not be exact.
-template <class T>
-ROOFLINE_INLINE Vec times_sigmoid(Vec a, Vec x) {
-  const Vec e = sizeof(T) == sizeof(float) ? exp<false>(min(set1(87.0f), sub(zero(), x)))
-                                           : exp2_or_zero<T>(min(set1(125.0f), mul(x, set1(-1.44269504f))));
-  return div(a, add(set1(1.0f), e));
+// 2^x, as near as a result in elements T needs, one instruction after the other of all vectors of x. ToZero: 0 where it is no
+// normal number; else it may be denormal there, and infinite.
+template <class T, bool ToZero, class V>
+ROOFLINE_INLINE V exp2_of(V x) {
+#if defined(ROOFLINE_LOOK_UP)
+  constexpr auto& terms = kExp2Above<T>;
+  constexpr int kLast = sizeof terms / sizeof(float) - 1;
+  const V above = each([](Vec a) __attribute__((always_inline)) { return above_whole(a); }, x);
+  V power = all<V>(terms[kLast]);
+#pragma GCC unroll 8
+  for (int k = kLast - 1; k >= 0; --k) power = times_plus(power, above, all<V>(terms[k]));
+  return each([](Vec p, Vec a) __attribute__((always_inline)) { return scale2_floor<ToZero>(p, a); }, power, x);
+#else
+  return each([](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(min(set1(125.0f), a)); }, x);
+#endif
+}
+
+// (x - top) log2 e in one operation: what rounds top log2 e, 64 at most, is the same for the row, whose quotients do not change.
+// From 2^30 on numbers are 64 apart: e to the power of that is next to nothing, and 2 too.
+struct Powers {
+  static constexpr bool kFused = kLanes > 1;
+  Vec factor, base;
+
+  __attribute__((always_inline)) explicit Powers(float top) {
+    const float by = kFused && !(__builtin_fabsf(top) < 0x1p30f) ? 1.0f : 1.44269504f;
+    factor = set1(by), base = set1(kFused ? -top * by : top);
+  }
+  __attribute__((always_inline)) Vec operator()(Vec x) const { return kFused ? fma(x, factor, base) : mul(sub(x, base), factor); }
+};
+
+// a / (1 + e^-x). For results of 16 bits the exponent's reduction need not be exact.
+template <class T, class V>
+ROOFLINE_INLINE V times_sigmoid(V a, V x) {
+  V e;
+  if constexpr (sizeof(T) == sizeof(float))
+    e = each([](Vec b) __attribute__((always_inline)) { return exp<false>(min(set1(87.0f), sub(zero(), b))); }, x);
+  else
+    e = exp2_of<T, false>(times(x, all<V>(-1.44269504f)));
+  return each([](Vec b, Vec c) __attribute__((always_inline)) { return div(b, add(set1(1.0f), c)); }, a, e);
 }
 
 // x (1 + tanh(u)) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x³). Below -10 it is less than fp32's normal numbers: 0.
@@ -91,7 +124,7 @@ class GeluBy {
       g = each([&](Vec y, Vec a, Vec p) __attribute__((always_inline)) {
         return fma(y, a, look_up(numbers_[k], p));
       }, g, size, part);
-    if constexpr (kWide) g = each([](Vec y, Vec a) __attribute__((always_inline)) { return mul(a, exp2_scaled<T>(y)); }, g, size);
+    if constexpr (kWide) g = times(size, exp2_of<T, false>(g));
     return each([](Vec a, Vec y) __attribute__((always_inline)) { return sub(max(zero(), a), y); }, x, g);  // a NaN stays one
   }
 

@@ -67,10 +67,10 @@ Bound over_elements(std::int64_t elements, std::int64_t element_bytes, Work work
 
 Bound softmax(const ops::Softmax& problem, Device& device) {
   const auto [isa, kernels] = choose_rows(problem);
-  // The exponentials wait in y where that is fp32 and stays in cache, else in rows of workspace, which have to stay in L2.
+  // The exponentials wait in y where that is fp32, not x, and stays in cache, else in rows of workspace, which have to stay in L2.
   const std::int64_t row_bytes = kept_columns(problem.columns) * std::int64_t{sizeof(float)}, kept_bytes = problem.row_bytes() + row_bytes;
   const bool non_temporal = bypass(device, isa, problem.y, 1, problem.rows * problem.row_bytes()) && kept_bytes <= device.caches().l2_bytes;
-  const bool apart = non_temporal || problem.dtype != DType::fp32;
+  const bool apart = non_temporal || problem.dtype != DType::fp32 || problem.x == problem.y;
   const std::int64_t stride = whole_pages(softmax_together(problem.columns) * row_bytes);
   const std::int64_t workspace_bytes = apart ? device.threads() * stride : 0;
   const std::shared_ptr<void> scratch = apart ? workspace(device, workspace_bytes) : nullptr;

@@ -22,7 +22,7 @@ ROOFLINE_INLINE void accumulate(std::int64_t first, std::int64_t last, State (&s
     for (int s = 0; s < Sets; ++s) step(state[s], i + s * kAtOnce, kAtOnce);
   }
   for (; i + kAtOnce <= last; i += kAtOnce) step(state[0], i, kAtOnce);
-  if (i < last) step(state[1], i, static_cast<int>(last - i));
+  if (i < last) step(state[Sets - 1], i, static_cast<int>(last - i));
 }
 
 // As many independent states as hide the latency of an addition: half as many of twins.
@@ -82,7 +82,7 @@ ROOFLINE_INLINE Totals<Sums> totals(int rows, std::int64_t columns, Step step) {
   for (int r = 0; r < rows; ++r) {
     Totals<Sums> one = {};
     if (MostSets == 2 || columns < 2 * MostSets * kStep<V>)
-      total<V, Sums, 2>(columns, one, step(r));
+      total<V, Sums, kIsTwo<V> ? 1 : 2>(columns, one, step(r));
     else
       total<V, Sums, kSets<V, MostSets>>(columns, one, step(r));
     for (int k = 0; k < Sums; ++k) of_row[k][r] = one.sum[k];
@@ -98,65 +98,50 @@ ROOFLINE_INLINE Totals<Sums> totals(int rows, std::int64_t columns, Step step) {
   return found;
 }
 
-// (x - top) log2 e in one operation: what rounds top log2 e, 64 at most, is the same for the row, whose quotients do not change.
-// From 2^30 on numbers are 64 apart: e to the power of that is next to nothing, and 2 too.
-struct Powers {
-  static constexpr bool kFused = kLanes > 1;
-  Vec factor, base;
-
-  __attribute__((always_inline)) explicit Powers(float top) {
-    const float by = kFused && !(__builtin_fabsf(top) < 0x1p30f) ? 1.0f : 1.44269504f;
-    factor = set1(by), base = set1(kFused ? -top * by : top);
-  }
-  __attribute__((always_inline)) Vec operator()(Vec x) const { return kFused ? fma(x, factor, base) : mul(sub(x, base), factor); }
-};
-
-// Passes over rows: their maxima; e^(x - max), kept in cache, and their sums; the quotients. The maxima of the rows after are found
-// beside the exponentials, so that memory is read and written in the same steps.
+// Two passes over rows: e^(x - top), kept in cache, and their sums; the quotients. The maximum of a row's first elements serves as
+// its top, which takes no pass of its own. Where the sum shows that others are much larger, or that one is no number, the maximum of
+// all is found and the first pass is done again.
 template <class T, bool NonTemporal>
 void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::int64_t columns) {
-  using V = VecOf<T>;
-  constexpr bool kBeside = kManyRegisters || std::is_same_v<T, float>;  // 16 registers are full of what 16 bits take
+  using V = FourOf<T>;
+  constexpr float kMostSum = sizeof(T) == sizeof(float) ? 0x1p20f : 0x1p100f;  // exponents above 20 would lose digits of fp32
   auto* x = static_cast<const T*>(in);
   auto* y = static_cast<T*>(out);
   const std::int64_t most = least(kLanes, softmax_together(columns)), step = most * columns;
   const std::int64_t stride = scratch ? kept_columns(columns) : columns;
   const auto kept = [=](std::int64_t row, int r) __attribute__((always_inline)) {
-    if constexpr (sizeof(T) == sizeof(float))
-      if (!scratch) return reinterpret_cast<float*>(y) + (row + r) * stride;
-    return scratch + r * stride;
-  };
-  const auto raise = [](auto& state, const T* from, int n) __attribute__((always_inline)) {
-    state.top = each(kHigher, state.top, take<V>(from, n, -kInfinity));
+    return scratch ? scratch + r * stride : reinterpret_cast<float*>(y) + (row + r) * stride;  // without scratch y is of fp32
   };
   float scale[kLanes] = {}, top[kLanes];
-  const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
-    if (row == 0 || !kBeside)
-      store(top, totals<V, 1, 8>(some, columns, [&](int r) __attribute__((always_inline)) {
-              return [=, from = x + (row + r) * columns](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-                raise(state, from + i, n);
-              };
-            }).top);
-    const std::int64_t follow = least(most, rows - row - some);
-    const auto found = totals<V, 1, 2>(some, columns, [&](int r) __attribute__((always_inline)) {
-      const T* const from = x + (row + r) * columns;
-      return [=, next = from + (r < follow ? step : 0), to = kept(row, r), powers = Powers(top[r]), also = beside(r)](
+  // Their sums; each row's top is the largest of its first `of` elements.
+  const auto add_powers = [&](std::int64_t row, int some, std::int64_t of, auto beside) __attribute__((always_inline)) {
+    store(top, totals<VecOf<T>, 1, 8>(some, of, [&](int r) __attribute__((always_inline)) {
+            return [from = x + (row + r) * columns](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+              state.top = each(kHigher, state.top, take<VecOf<T>>(from + i, n, -kInfinity));
+            };
+          }).top);
+    return totals<V, 1, 2>(some, columns, [&](int r) __attribute__((always_inline)) {
+      return [=, from = x + (row + r) * columns, to = kept(row, r), powers = Powers(top[r]), also = beside(r)](
                  auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-        const V e = each([&](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(powers(a)); },
-                         take<V>(from + i, n, -kInfinity));
+        const V e = exp2_of<T, true>(each([&](Vec a) __attribute__((always_inline)) { return powers(a); },
+                                          take<V>(from + i, n, -kInfinity)));
         state.sum[0] = plus(state.sum[0], e);
-        if constexpr (NonTemporal) fetch(next + (kBeside ? step : 0) + i, n);
-        if constexpr (kBeside) raise(state, next + i, n);
+        if constexpr (NonTemporal) fetch(from + step + i, n), fetch<1>(from + i, n, 2 * kNearBytes);
         also(i, n);
         keep(to + i, n, e);  // where what was stored was kept
       };
-    });
+    }).sum[0];
+  };
+  const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
+    Vec sums = add_powers(row, some, least(columns, 2 * kLanes), beside);
     rest();
-    store(scale, div(set1(1), found.sum[0])), store(top, found.top);
+    if (bits_at_least(set1(kMostSum), sums) != (std::uint32_t{1} << kLanes) - 1)
+      sums = add_powers(row, some, columns, kNoneBeside);
+    store(scale, div(set1(1), sums));
   };
   in_blocks<V, NonTemporal, 0>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
-    return [from = kept(row, r), by = set1(scale[r])](std::int64_t i, int n) __attribute__((always_inline)) {
-      return inexact(each([&](Vec a) __attribute__((always_inline)) { return mul(a, by); }, kept_at<V>(from + i, n)));
+    return [from = kept(row, r), by = all<V>(scale[r])](std::int64_t i, int n) __attribute__((always_inline)) {
+      return inexact(times(kept_at<V>(from + i, n), by));
     };
   });
 }
@@ -294,10 +279,10 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
 }
 
 // y[i] = of(x[i], ...) of every element, any of whose operands may be y.
-template <class T, bool NonTemporal, bool Long = false, class Of, class... X>
+template <class T, bool NonTemporal, class Of, class... X>
 ROOFLINE_INLINE void map(void* y, std::int64_t n, Of of, const X*... x) {
   using V = std::conditional_t<(std::is_same_v<X, T> && ...), VecOf<T>, Vec>;
-  write<V, NonTemporal, Long>(static_cast<T*>(y), n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
+  write<V, NonTemporal>(static_cast<T*>(y), n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
     return each(of, take<V>(x + i, lanes, 0)...);
   }, x...);
   if constexpr (NonTemporal) fence();
@@ -331,7 +316,7 @@ void bias_relu(const void* in, const void* bias_, void* out, std::int64_t rows, 
 
 template <class T, template <class> class Of, bool NonTemporal>
 void activate(const void* in, void* y, std::int64_t n) {
-  using V = VecOf<T>;
+  using V = FourOf<T>;
   auto* const x = static_cast<const T*>(in);
   const Of<T> of;
   write<V, NonTemporal, true>(static_cast<T*>(y), n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
@@ -342,8 +327,13 @@ void activate(const void* in, void* y, std::int64_t n) {
 
 template <class T, bool NonTemporal>
 void silu_mul(const void* gate, const void* up, void* y, std::int64_t n) {
-  map<T, NonTemporal, true>(y, n, [](Vec g, Vec u) __attribute__((always_inline)) { return mul(times_sigmoid<T>(g, g), u); },
-                      static_cast<const T*>(gate), static_cast<const T*>(up));
+  using V = std::conditional_t<sizeof(T) == sizeof(float), VecOf<T>, FourOf<T>>;
+  auto *g = static_cast<const T*>(gate), *u = static_cast<const T*>(up);
+  write<V, NonTemporal, true>(static_cast<T*>(y), n, [=](std::int64_t i, int lanes) __attribute__((always_inline)) {
+    const V x = take<V>(g + i, lanes, 0);
+    return inexact(times(times_sigmoid<T>(x, x), take<V>(u + i, lanes, 0)));
+  }, g, u);
+  if constexpr (NonTemporal) fence();
 }
 
 template <class From, class To, bool NonTemporal>

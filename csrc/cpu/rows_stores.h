@@ -65,7 +65,7 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
     [[maybe_unused]] Pace pace;
     const auto fetch_all = [&, ahead = bytes_ahead_of_stores](std::int64_t first, std::int64_t some) __attribute__((always_inline)) {
       (fetch(x + first, some, ahead), ...);
-      if constexpr (Long) (fetch<1>(x + first, some, kNearBytes), ...);
+      if constexpr (Long) (fetch<1>(x + first, some, 2 * kNearBytes), ...);
     };
     for (; i + 4 * kLine <= lines; i += 4 * kLine) {
       fetch_all(i, 4 * kLine);
@@ -75,9 +75,10 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
         give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
       }
     }
-    for (; i < lines; i += kAtOnce) {
-      fetch_all(i, kAtOnce);
-      give<true>(y + i, kAtOnce, value(i, kAtOnce));
+    constexpr int kFew = kAtOnce < kLine ? kAtOnce : kLine;
+    for (; i < lines; i += kFew) {
+      fetch_all(i, kFew);
+      give<true>(y + i, kFew, value(i, kFew));
     }
   } else {
     for (; i + 4 * kAtOnce <= n; i += 4 * kAtOnce) {
@@ -113,6 +114,17 @@ class Outgoing {
   template <class T, class V>
   __attribute__((always_inline)) inline void put(std::int64_t first, int n, V x) {
     if constexpr (Whole) return give<true>(reinterpret_cast<T*>(to_) + first, n, x);
+    if constexpr (kIsTwo<V>) {
+      constexpr int kOne = kStep<decltype(x.first)>;
+      put<T>(first, n < kOne ? n : kOne, x.first);
+      if (n > kOne) put<T>(first + kOne, n - kOne, x.second);
+      return;
+    } else {
+      put_one<T>(first, n, x);
+    }
+  }
+  template <class T, class V>
+  __attribute__((always_inline)) inline void put_one(std::int64_t first, int n, V x) {
     const std::int64_t begin = lead_ + first * std::int64_t{sizeof(T)}, in_ring = begin & (kRingBytes - 1);
     give<false>(reinterpret_cast<T*>(ring_ + in_ring), n, x);
     if (in_ring > kRingBytes - kLineBytes) std::memcpy(ring_, ring_ + kRingBytes, kLineBytes);

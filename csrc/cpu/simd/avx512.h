@@ -115,10 +115,17 @@ ROOFLINE_INLINE Vec scale2_normal(Vec a, Vec n) { return _mm512_scalef_ps(a, n);
 
 // 2^x, as near as a result in elements T needs. One instruction gives the fraction of x, and the scale takes the whole number below
 // x by itself. A rounding and a difference would take three of an Intel core's operations.
-template <class T>
-ROOFLINE_INLINE Vec exp2_scaled(Vec x, __mmask16 those = 0xFFFF) {
-  const Vec above = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);  // 0 of an infinity
-  return _mm512_maskz_scalef_ps(those, exp2_polynomial(kExp2Above<T>, above), x);
+ROOFLINE_INLINE Vec above_whole(Vec x) {
+  return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);  // 0 of an infinity
+}
+// a 2^(the whole number below x). ToZero: 0 from x = -126 on down, where that might be denormal.
+template <bool ToZero>
+ROOFLINE_INLINE Vec scale2_floor(Vec a, Vec x) {
+  return ToZero ? _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, set1(-126.0f), _CMP_NLE_UQ), a, x) : _mm512_scalef_ps(a, x);
+}
+template <class T, bool ToZero = false>
+ROOFLINE_INLINE Vec exp2_scaled(Vec x) {
+  return scale2_floor<ToZero>(exp2_polynomial(kExp2Above<T>, above_whole(x)), x);
 }
 
 // 2^x for x <= 126, at least 2^-125.
@@ -128,7 +135,7 @@ ROOFLINE_INLINE Vec exp2_bounded(Vec x) { return exp2_scaled<float>(max(set1(-12
 #define ROOFLINE_EXP2_OR_ZERO
 template <class T>
 ROOFLINE_INLINE Vec exp2_or_zero(Vec x) {
-  return exp2_scaled<T>(x, _mm512_cmp_ps_mask(x, set1(-126.0f), _CMP_NLE_UQ));
+  return exp2_scaled<T, true>(x);
 }
 
 // x where a < b, else y.

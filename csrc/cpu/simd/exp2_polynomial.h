@@ -5,9 +5,12 @@ constexpr float kExp2[5] = {0.999999285f, 0.693121791f, 0.240247443f, 0.05591785
 template <>
 constexpr float kExp2<float>[6] = {1.0f, 0.693146586f, 0.240221664f, 0.0555104725f, 0.00967495237f, 0.00132029818f};
 
-// 2^f for 0 <= f <= 1: for fp32 7.4e-8 (1.6e-7 evaluated in fp32), and exactly 1 at 0; for 16 bits as above.
+// 2^f for 0 <= f <= 1: for fp32 7.4e-8 (1.6e-7 evaluated in fp32), and exactly 1 at 0; for fp16 as above; for bf16 of degree 3 (7.5e-5,
+// a twenty-fifth of its rounding).
 template <class T>
 constexpr float kExp2Above[5] = {1.0000026f, 0.6930025f, 0.24145119f, 0.051995117f, 0.013543634f};
+template <>
+constexpr float kExp2Above<Bf16>[4] = {0.99992523f, 0.69583349f, 0.22606718f, 0.07802455f};
 template <>
 constexpr float kExp2Above<float>[6] = {1.0f, 0.693151057f, 0.240166605f, 0.0557944849f, 0.00902269781f, 0.00186503376f};
 
