@@ -271,6 +271,12 @@ test_traffic_by_hand = gives(
         {"variant": "fused", "row_cached": 0},
         {"x for the exponentials": 84, "exponentials read and written": 168},
     ),
+    (
+        "softmax",
+        {"rows": 3, "columns": 7},
+        {"variant": "fused", "row_cached": 0, "x_read_twice": 0},
+        {"exponentials read and written": 168},
+    ),
     # 28 bytes of weight for two further rows.
     (
         "rms_norm",

@@ -17,9 +17,10 @@ class _Fused(RowCached):
     def again(self, problem: Softmax, plan: Facts) -> dict[str, tuple[int, int]]:
         (x,) = problem.inputs()
         row = x.size_bytes // problem.rows
-        # A kernel may compute the exponentials twice instead of keeping them.
+        # A kernel may compute the exponentials twice instead of keeping them, and need no maximum of all x before them.
+        twice = {"x for the exponentials": (x.size_bytes, row)} if plan.get("x_read_twice", True) else {}
         kept = {"exponentials read and written": (2 * x.size_bytes, 2 * row)} if plan.get("exponentials_kept", True) else {}
-        return {"x for the exponentials": (x.size_bytes, row), **kept}
+        return {**twice, **kept}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,7 +162,7 @@ def stream_candidates(target: Target, level: str, access: str, *, depth: str = "
 def _cpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list[Candidate]:
     reads, of_core = one.access == "read", level in ("L1", "L2")
     if reads and level == "DRAM":
-        plain = [one.replace(streams=count) for count in (1, 2, 4, 8)]
+        plain = [one.replace(streams=count) for count in (1, 4, 8)]
         fetched = [plain[0].replace(prefetch="sparse"), plain[-1].replace(prefetch="nta")]
         return [(problem, "plain") for problem in (*plain, *fetched)]
     variants = ["plain"]
