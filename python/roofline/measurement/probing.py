@@ -124,8 +124,8 @@ def ready(device: Device, probe: Probe, problem: Operator, variant: str, level: 
     return found
 
 
-# A calibration: single launches (flushed: the fastest of three), in turn, at least so often, and until this much time is spent.
-ROUNDS, FLUSHED_ROUNDS = 3, 1
+# A calibration: single launches (flushed: the median of three), in turn, in so many rounds and until this much time is spent.
+ROUNDS = 3
 CALIBRATION_S = 0.03
 NEARLY = 0.99  # of the best rate
 BRIEF = {"warmup_min_s": 0.0, "warmup_max_s": 0.0, "batch_s": 0.0, "min_samples": 3, "min_s": 0.0, "max_s": 0.0, "noise": 1.0,
@@ -136,14 +136,15 @@ def _once(device: Device, candidate: Ready) -> float:
     """Seconds of one launch, flushed before where the probe is."""
     if not candidate.flush:
         return float(candidate.sets[0].run())
-    return float(min(device.core.sample(candidate.sets, flush_each=True, policy=BRIEF)["samples_s"]))
+    return float(statistics.median(device.core.sample(candidate.sets, flush_each=True, policy=BRIEF)["samples_s"]))
 
 
 def fastest(device: Device, wanted: Wanted) -> Ready:
-    """Time all candidates in turn for CALIBRATION_S, and return the one with the best median rate.
+    """Time all candidates in turn for CALIBRATION_S, and return the one with the best rate: by the median of its shares of a round.
 
-    The fastest single launch misleads: one stream from L2 gave 280 GB/s on Zen 5, and 480 in one of forty launches. Rates within
-    1 % of the best are ties on a CPU, unless caches are flushed; the last wins, because more streams depend less on prefetchers.
+    The fastest single launch misleads: one stream from L2 gave 280 GB/s on Zen 5, and 480 in one of forty launches. So do rates of
+    several rounds: a guest's memory went from 35 to 60 GB/s and back within seconds. Rates within 1 % of the best are ties on a
+    CPU, unless caches are flushed; the last wins, because more streams depend less on prefetchers.
 
     Raises:
         Unsupported: no candidate runs.
@@ -162,11 +163,11 @@ def fastest(device: Device, wanted: Wanted) -> Ready:
     best = able[0]
     if len(able) > 1:
         rounds: list[list[float]] = []
-        begun, least = time.monotonic(), FLUSHED_ROUNDS if best.flush else ROUNDS
-        while len(rounds) < least or time.monotonic() - begun < CALIBRATION_S:
-            rounds.append([_once(device, candidate) for candidate in able])
-        medians = [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
-        rates = [candidate.rates([median])[0] for candidate, median in zip(able, medians, strict=True)]
+        begun = time.monotonic()
+        while len(rounds) < ROUNDS or time.monotonic() - begun < CALIBRATION_S:
+            each = [candidate.rates([_once(device, candidate)])[0] for candidate in able]
+            rounds.append([rate / sum(each) for rate in each])
+        rates = [statistics.median(shares) for shares in zip(*rounds, strict=True)]
         near = max(rates) if best.flush or device.backend != "cpu" else NEARLY * max(rates)
         best = [candidate for candidate, rate in zip(able, rates, strict=True) if rate >= near][-1]
     if wanted.kept:
