@@ -125,7 +125,7 @@ def ready(device: Device, probe: Probe, problem: Operator, variant: str, level: 
 
 
 # A calibration: single launches (flushed: the median of three), in turn, in so many rounds and until this much time is spent.
-ROUNDS = 3
+ROUNDS = 5
 CALIBRATION_S = 0.03
 NEARLY = 0.99  # of the best rate
 BRIEF = {"warmup_min_s": 0.0, "warmup_max_s": 0.0, "batch_s": 0.0, "min_samples": 3, "min_s": 0.0, "max_s": 0.0, "noise": 1.0,
