@@ -263,7 +263,7 @@ def with_plausibility(measurement: Measurement, kept: float = 0.0) -> Measuremen
         share *= 1 - kept
     if measurement.status == "ok" and share is not None and share > IMPLAUSIBLE:
         roof = measurement.bound
-        reason = f"{share:.1%} of its {roof} roof: more than the roof allows, so the bytes or FLOPs did not happen as counted"
+        reason = f"{share:.1%} of its {roof} roof: bytes or FLOPs did not happen as counted, or it was higher than around the point"
         return dataclasses.replace(measurement, status="implausible", reason=reason)
     return measurement
 
