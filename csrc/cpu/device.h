@@ -75,8 +75,8 @@ class Device final : public Backend, public Queue {
 inline Pool& pool(Queue& queue) { return static_cast<Device&>(queue).pool(); }
 
 // Workspace of a launch: allocated in bind (never in a launch), with huge pages, freed with the last owner. Trials that move it
-// want it uniform, in fp32: an AMD EPYC (family 25, model 17) stores lines of zeros past its caches at twice the rate of others
-// or more.
+// want it uniform, in fp32: an AMD EPYC (family 25, model 17) stores lines of zeros past its caches at least twice as
+// fast as others.
 std::shared_ptr<void> workspace(Device& device, std::size_t size_bytes, Fill fill = Fill::zeros);
 
 }  // namespace roofline::cpu

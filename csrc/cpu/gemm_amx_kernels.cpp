@@ -33,7 +33,7 @@ template <bool Integers, bool Other>
 ROOFLINE_INLINE void strips(const GemmPart& part, Index one, Index other) {
   const char *a = static_cast<const char*>(part.a), *b = static_cast<const char*>(part.b) + one * part.inner * kRowOfB;
   const char* const from_other = static_cast<const char*>(part.b) + other * part.inner * kRowOfB;
-  const Index row_words = part.inner + part.behind;
+  const Index row_words = part.row_words();
   const bool second = Other || part.rows > kTile;
   _tile_zero(0);
   _tile_zero(1);

@@ -39,6 +39,8 @@ struct GemmPart {
   Stored to_stored = Stored::bf16;
   static constexpr int kLater = 2;
   Later later[kLater] = {};  // of `block`: what is fetched meanwhile
+
+  [[gnu::always_inline]] std::int64_t row_words() const { return inner + behind; }  // from one row of a to the next
 };
 
 // Weights of 8 or 4 bits in groups along inner, in `QuantizedKernels`; a is fp32 there. A strip is its groups one after the other:
@@ -56,6 +58,7 @@ struct QuantizedPart : GemmPart {
 };
 
 struct GemmKernels {
+  static constexpr std::int64_t kPageWords = 1024;  // rows so many words apart share sets of the first cache
   static constexpr int kMostFewRows = 18;
   static constexpr int kMostStreams = 8;
 

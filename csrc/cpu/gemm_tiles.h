@@ -121,13 +121,10 @@ constexpr Index kInFlight = 8192;
 constexpr Index kShorter = 6656;  // the same of one stream, of which every line is fetched: no whole number of pages
 ROOFLINE_INLINE Index in_flight(const GemmPart& part) { return kInFlight / part.streams; }
 
-// Words from one row of a to the next.
-ROOFLINE_INLINE Index row_words(const GemmPart& part) { return part.inner + part.behind; }
-
 // Rows of a that meet b at a time. Those that lie whole pages apart share sets of the first cache, which have 8 ways at least.
 ROOFLINE_INLINE Index rows_at_once(const GemmPart& part) {
-  constexpr Index kPageFloats = 1024, kWays = 8;
-  return row_words(part) % kPageFloats ? kTileRows : least(kTileRows, kWays);
+  constexpr Index kWays = 8;
+  return part.row_words() % GemmKernels::kPageWords ? kTileRows : least(kTileRows, kWays);
 }
 ROOFLINE_INLINE bool is_read_once(const GemmPart& part) { return part.streams == 1 && part.rows <= rows_at_once(part); }
 
@@ -139,7 +136,7 @@ void add_product(const GemmPart& part, const float* a, const char* b, Index n, f
   constexpr bool kFast = Rows * kLineWords <= kFastWords && 4 * B::kRowBytes >= 256;
   Vec sums[Rows][2];
   using Word = typename B::Sum::Of;
-  const Plain<Word> words{reinterpret_cast<const Word*>(a), row_words(part)};
+  const Plain<Word> words{reinterpret_cast<const Word*>(a), part.row_words()};
   const bool once = is_read_once(part);
   if (Ahead && kFast && once)
     multiply<B, 256>(words, b, n, sums, kInFlight);
@@ -243,7 +240,7 @@ ROOFLINE_INLINE void in_tiles(Index rows, Part part, Index most = kTileRows) {
 template <class B, bool Ahead>
 ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* b, Index n, float* sums) {
   in_tiles(part.rows, [&](Index row, Index rows) {
-    OfRows::kAdd<B, Ahead>[rows - 1](part, a + row * row_words(part), b, n, sums + row * kWidth);
+    OfRows::kAdd<B, Ahead>[rows - 1](part, a + row * part.row_words(), b, n, sums + row * kWidth);
   }, rows_at_once(part));
 }
 

@@ -113,7 +113,7 @@ const FixedPoint& fixed_point_of(const QuantizedMatmul& problem, const Quantized
   const auto& fixed = table.fixed[which_of(problem)];
   if (problem.dtype == DType::fp32) return fixed[2];
   // Two digits meet weights of 8 bits as they lie; but memory gives these faster to two to four rows that widen them to pairs, and
-  // 4 bits to one row. Of 4 bits digits need fewer instructions, but half as many rows meet what these make.
+  // 4 bits to one row. Digits need fewer instructions for 4 bits, but a tile of them holds half as many rows.
   const std::int64_t rows = problem.rows;
   const bool wide = problem.columns >= kDigitColumns;
   const bool digits = problem.b_dtype == DType::int8 ? rows > 4 || (rows < 2 && wide) : rows > 1 && rows < 6 && wide;

@@ -82,7 +82,7 @@ Bound softmax(const ops::Softmax& problem, Device& device) {
   state(bound.plan, device, "fused", isa, non_temporal, problem.rows);
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.plan.set("row_cached", cached(device, kept_bytes));
-  bound.plan.set("x_read_twice", false);  // but of a row whose sum the first top makes too large
+  bound.plan.set("x_read_twice", false);  // except rows whose first maximum makes their sum too large
   return bound;
 }
 

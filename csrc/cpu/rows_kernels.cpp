@@ -112,9 +112,10 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
   const auto kept = [=](std::int64_t row, int r) __attribute__((always_inline)) {
     return scratch ? scratch + r * stride : reinterpret_cast<float*>(y) + (row + r) * stride;  // without scratch y is of fp32
   };
-  float scale[kLanes] = {}, top[kLanes];
+  float scale[kLanes] = {};
   // Their sums; each row's top is the largest of its first `of` elements.
   const auto add_powers = [&](std::int64_t row, int some, std::int64_t of, auto beside) __attribute__((always_inline)) {
+    float top[kLanes];
     store(top, totals<VecOf<T>, 1, 8>(some, of, [&](int r) __attribute__((always_inline)) {
             return [from = x + (row + r) * columns](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
               state.top = each(kHigher, state.top, take<VecOf<T>>(from + i, n, -kInfinity));

@@ -29,7 +29,7 @@ struct RowsKernels {
   // What numbers are converted to: each Element, and these, rounded to nearest even, at most the largest there is.
   enum Converted : int { kInt8 = kElements, kFp8E4m3, kFp8E5m2, kConverted };
 
-  // scratch: [softmax_together(columns), kept_columns(columns)], keeps e^(x - max) between the passes. Null: y does, in
+  // scratch: [softmax_together(columns), kept_columns(columns)], keeps the exponentials between the passes. Null: y does, in
   // fp32 only, where it is not x.
   void (*softmax[2])(const void* x, void* y, float* scratch, std::int64_t rows, std::int64_t columns);
   void (*rms_norm[2])(const void* x, const void* weight, void* y, std::int64_t rows, std::int64_t columns, double eps);

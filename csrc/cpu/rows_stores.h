@@ -118,18 +118,13 @@ class Outgoing {
       constexpr int kOne = kStep<decltype(x.first)>;
       put<T>(first, n < kOne ? n : kOne, x.first);
       if (n > kOne) put<T>(first + kOne, n - kOne, x.second);
-      return;
     } else {
-      put_one<T>(first, n, x);
+      const std::int64_t begin = lead_ + first * std::int64_t{sizeof(T)}, in_ring = begin & (kRingBytes - 1);
+      give<false>(reinterpret_cast<T*>(ring_ + in_ring), n, x);
+      if (in_ring > kRingBytes - kLineBytes) std::memcpy(ring_, ring_ + kRingBytes, kLineBytes);
+      // A load from a line that is being stored would wait.
+      if (begin - done_ >= kBehindBytes) next_vector();
     }
-  }
-  template <class T, class V>
-  __attribute__((always_inline)) inline void put_one(std::int64_t first, int n, V x) {
-    const std::int64_t begin = lead_ + first * std::int64_t{sizeof(T)}, in_ring = begin & (kRingBytes - 1);
-    give<false>(reinterpret_cast<T*>(ring_ + in_ring), n, x);
-    if (in_ring > kRingBytes - kLineBytes) std::memcpy(ring_, ring_ + kRingBytes, kLineBytes);
-    // A load from a line that is being stored would wait.
-    if (begin - done_ >= kBehindBytes) next_vector();
   }
 
   __attribute__((always_inline)) inline void finish(std::int64_t all_bytes) {

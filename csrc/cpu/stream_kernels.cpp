@@ -314,7 +314,7 @@ double strided(const StreamRange& range) {
 #define ROOFLINE_WRITES(T) {run<T, kWrite, kPlain>, run<T, kWrite, kNonTemporal>}
 #define ROOFLINE_ACCESSES(T)                                                                                       \
   {                                                                                                                \
-    {run<T, kRead, kPlain>}, ROOFLINE_WRITES(T), ROOFLINE_STORES(T, kCopy), ROOFLINE_STORES(T, kScale),    \
+    {run<T, kRead, kPlain>}, ROOFLINE_WRITES(T), ROOFLINE_STORES(T, kCopy), ROOFLINE_STORES(T, kScale),            \
         ROOFLINE_STORES(T, kAdd), ROOFLINE_STORES(T, kTriad)                                                       \
   }
 

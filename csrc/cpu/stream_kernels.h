@@ -24,7 +24,7 @@ struct StreamRange {
 
 struct StreamKernels {
   using Run = double (*)(const StreamRange&);  // read returns the sum of all passes, the others 0
-  // [fp32, fp64][read, write, copy, scale, add, triad][plain, non-temporal, these at a pace (`choose_pace`), but of writes]
+  // [fp32, fp64][read, write, copy, scale, add, triad][plain, non-temporal, these at a pace (`choose_pace`); null for writes]
   Run run[2][6][3];
   Run strided[2];    // [fp32, fp64]: read in strided order; the scalar set alone has them
   Run loads[2];      // [fp32, fp64]: the loads of a read and no sum; returns 0

@@ -24,7 +24,7 @@ constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: fe
 constexpr std::int64_t kMostRowParts = 64;   // of a that each thread packs for itself
 // Rows of few that lie whole pages apart share sets of the first cache, which lose their lines to b: from so many rows and columns
 // on each thread rather copies them a line further apart.
-constexpr std::int64_t kPageWords = 1024, kSharingRows = 5, kCopyColumns = 2048;
+constexpr std::int64_t kSharingRows = 5, kCopyColumns = 2048;
 
 std::int64_t number_bytes(Stored type, bool fp32) {
   return fp32 || type == Stored::fp32 ? 4 : type == Stored::int8 || type == Stored::fp8_e4m3 ? 1 : 2;
@@ -197,7 +197,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   // Few rows are widened once by each thread; of many fp8 and words, but for those that lie so in a, before a block of them is
   // packed, to rows of whole lines.
   const Stored a_stored = problem.a_is_fp32 ? Stored::fp32 : type;
-  const bool spread = few && inner % kPageWords == 0 && rows >= kSharingRows && columns >= kCopyColumns;
+  const bool spread = few && inner % GemmKernels::kPageWords == 0 && rows >= kSharingRows && columns >= kCopyColumns;
   const bool widened = spread || (!words_lie && (numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few)));
   const bool words = widened || words_lie;
   const std::int64_t wide_stride = few ? inner + (spread ? 16 : 0) : whole_lines(plan.inner_block);  // of its rows

@@ -45,11 +45,11 @@ void widen(const void* from, std::int64_t first, std::int64_t n, float* to) {
       const Vec both[] = {load(x + i), load(x + i + kLanes)};
       store(to + i, look_up(both, load(reinterpret_cast<const float*>(kEven))));
       store(to + i + kLanes, look_up(both, load(reinterpret_cast<const float*>(kOdd))));
-      continue;
-#endif
+#else
       float in_turn[2 * kLanes];
       store(in_turn, load(x + i)), store(in_turn + kLanes, load(x + i + kLanes));
       for (int pair = 0; pair < kLanes; ++pair) to[i + pair] = in_turn[2 * pair], to[i + kLanes + pair] = in_turn[2 * pair + 1];
+#endif
     }
   }
   for (; i + kLanes <= n; i += kLanes) store(to + i, load(x + i));
