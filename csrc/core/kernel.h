@@ -50,13 +50,14 @@ class Plan {
 struct Extent {
   const void* start;
   std::int64_t size_bytes;
-  bool written = false;  // a tensor that launches write
+  bool written = false;  // launches leave its lines in the caches, to be written back
 };
 
 struct Bound {
   std::vector<Step> steps;  // one for a fused kernel, one per pass for a naive one; the launches own their workspace
   Plan plan;
   std::vector<Extent> memory;  // that launches touch: tensors, and what bind allocated. `entry` fills it
+  const void* past_caches = nullptr;  // the tensor that non-temporal stores write
   std::function<double()> clock;  // Hz of the cores at this very work, measured now; unset: the backend's clock serves
   bool host_timed = false;  // a launch may wait: it is timed by the host's clock, from an idle device to an idle one
 };
@@ -103,8 +104,10 @@ KernelEntry entry(const Kernel<Problem, Device>& kernel) {
             Device& device = static_cast<Device&>(backend);
             Bound bound;
             bound.memory = device.allocated_by([&] { bound = bind(Problem::from(arguments), device); });
-            for (const auto& [name, tensor] : arguments.tensors())
-              bound.memory.push_back({tensor.data, tensor.size_bytes(), tensor.role != Role::in});
+            for (const auto& [name, tensor] : arguments.tensors()) {
+              const bool result = tensor.role == Role::out || tensor.role == Role::in_out;
+              bound.memory.push_back({tensor.data, tensor.size_bytes(), result && tensor.data != bound.past_caches});
+            }
             return bound;
           }};
 }

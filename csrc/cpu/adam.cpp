@@ -48,7 +48,7 @@ Bound adam(const ops::Adam& problem, Device& device) {
     });
   }});
   bound.plan.set("implementation", "fused/" + name(isa));
-  if (problem.master) bound.plan.set("stores", non_temporal ? "non_temporal" : "plain");  // of p; the others are read
+  if (problem.master) state_stores(bound, problem.p, non_temporal);  // the others are read
   bound.plan.set("threads", static_cast<int>(std::min<std::int64_t>((problem.elements + kLine - 1) / kLine, device.threads())));
   return bound;
 }

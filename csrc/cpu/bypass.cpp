@@ -68,6 +68,11 @@ bool choose_pace(Device& device) {
   }) == 0;
 }
 
+void state_stores(Bound& bound, const void* y, bool non_temporal) {
+  bound.plan.set("stores", non_temporal ? "non_temporal" : "plain");
+  if (non_temporal) bound.past_caches = y;
+}
+
 bool bypass(Device& device, Isa isa, const void* y, std::int64_t rows, std::int64_t row_bytes) {
   const bool whole_lines = reinterpret_cast<std::uintptr_t>(y) % kLineBytes == 0 && row_bytes % kLineBytes == 0;
   if (isa == Isa::scalar || !(whole_lines || row_bytes >= kLongRowBytes)) return false;

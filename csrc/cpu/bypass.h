@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/kernel.h"
 #include "cpu/device.h"
 
 namespace roofline::cpu {
@@ -13,6 +14,9 @@ constexpr std::int64_t kLineBytes = 64;
 // count on of the last cache: few of them would be found there again, and a line that is written whole need not be read first.
 // Where such stores make copies within the last cache faster too, they should already where both exceed L2.
 bool bypass(Device& device, Isa isa, const void* y, std::int64_t rows, std::int64_t row_bytes);
+
+// Says of a kernel that writes y how it stores it.
+void state_stores(Bound& bound, const void* y, bool non_temporal);
 
 // Whether a pace (cpu/pace.h) makes copies past the caches faster, or no slower: measured when it is asked for the first time.
 bool choose_pace(Device& device);

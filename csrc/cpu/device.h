@@ -23,7 +23,6 @@ enum class Pages : std::uint8_t {
 class Device final : public Backend, public Queue {
  public:
   explicit Device(int threads);
-  ~Device() override;
 
   Pool& pool() { return *pool_; }
   const Caches& caches() const { return caches_; }
@@ -66,8 +65,8 @@ class Device final : public Backend, public Queue {
   Caches caches_;
   std::int64_t reported_l3_bytes_ = 0;
   std::int64_t usable_cores_ = 1;
-  void* scratch_ = nullptr;
-  std::int64_t scratch_bytes_ = 0;
+  std::shared_ptr<void> scratch_;  // of `make_cold`
+  std::int64_t scratch_lines_ = 0, next_scratch_line_ = 0;
   std::map<std::string, int> quickest_;
 };
 

@@ -33,10 +33,10 @@ bool cached(const Device& device, std::int64_t bytes) {
   return bytes <= device.caches().l2_bytes || bytes <= device.caches().l3_bytes / device.threads();
 }
 
-void state(Plan& plan, const Device& device, const char* variant, Isa isa, bool non_temporal, std::int64_t items) {
-  plan.set("implementation", std::string(variant) + "/" + name(isa));
-  plan.set("stores", non_temporal ? "non_temporal" : "plain");
-  plan.set("threads", static_cast<int>(std::min<std::int64_t>(items, device.threads())));  // with something to do
+void state(Bound& bound, const Device& device, const char* variant, Isa isa, const void* y, bool non_temporal, std::int64_t items) {
+  bound.plan.set("implementation", std::string(variant) + "/" + name(isa));
+  state_stores(bound, y, non_temporal);
+  bound.plan.set("threads", static_cast<int>(std::min<std::int64_t>(items, device.threads())));  // with something to do
 }
 
 // Rows, or elements, of one tensor that a worker takes: where they begin in bytes, and how many they are.
@@ -79,7 +79,7 @@ Bound softmax(const ops::Softmax& problem, Device& device) {
     run(at(problem.x, bytes), at(problem.y, bytes), scratch ? static_cast<float*>(at(scratch.get(), worker * stride)) : nullptr, rows,
         problem.columns);
   });
-  state(bound.plan, device, "fused", isa, non_temporal, problem.rows);
+  state(bound, device, "fused", isa, problem.y, non_temporal, problem.rows);
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.plan.set("row_cached", cached(device, kept_bytes));
   bound.plan.set("x_read_twice", false);  // except rows whose first maximum makes their sum too large
@@ -93,7 +93,7 @@ Bound rms_norm(const ops::RmsNorm& problem, Device& device) {
   Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
     run(at(problem.x, bytes), problem.weight, at(problem.y, bytes), rows, problem.columns, problem.eps);
   });
-  state(bound.plan, device, "fused", isa, non_temporal, problem.rows);
+  state(bound, device, "fused", isa, problem.y, non_temporal, problem.rows);
   bound.plan.set("row_cached", cached(device, 2 * problem.row_bytes()));  // x and the weight
   return bound;
 }
@@ -105,7 +105,7 @@ Bound residual_rms_norm(const ops::ResidualRmsNorm& problem, Device& device) {
   Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
     run(at(problem.x, bytes), problem.weight, at(problem.residual, bytes), at(problem.y, bytes), rows, problem.columns, problem.eps);
   });
-  state(bound.plan, device, "fused", isa, non_temporal, problem.rows);
+  state(bound, device, "fused", isa, problem.y, non_temporal, problem.rows);
   bound.plan.set("row_cached", cached(device, 3 * problem.row_bytes()));  // x, the residual and the weight
   return bound;
 }
@@ -118,7 +118,7 @@ Bound layer_norm(const ops::LayerNorm& problem, Device& device, const char* vari
   Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
     run(at(problem.x, bytes), problem.weight, problem.bias, at(problem.y, bytes), rows, problem.columns, problem.eps);
   });
-  state(bound.plan, device, variant, isa, non_temporal, problem.rows);
+  state(bound, device, variant, isa, problem.y, non_temporal, problem.rows);
   bound.plan.set("row_cached", cached(device, 3 * problem.row_bytes()));  // x, the weight and the bias
   return bound;
 }
@@ -138,7 +138,7 @@ Bound bias_relu(const ops::BiasRelu& problem, Device& device) {
   Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
     run(at(problem.x, bytes), problem.bias, at(problem.y, bytes), rows, problem.columns);
   });
-  state(bound.plan, device, "fused", isa, non_temporal, problem.rows);
+  state(bound, device, "fused", isa, problem.y, non_temporal, problem.rows);
   bound.plan.set("row_cached", cached(device, problem.row_bytes()));  // the bias, from row to row
   return bound;
 }
@@ -150,7 +150,7 @@ Bound elementwise(Device& device, Isa isa, std::int64_t elements, const void* y,
   const std::int64_t narrower = std::min(x_bytes, y_bytes);
   Bound bound = over_elements(elements, narrower, [=](std::int64_t first, std::int64_t n) { run(first * x_bytes, first * y_bytes, n, non_temporal); });
   const std::int64_t line = kLineBytes / narrower;
-  state(bound.plan, device, "fused", isa, non_temporal, (elements + line - 1) / line);
+  state(bound, device, "fused", isa, y, non_temporal, (elements + line - 1) / line);
   return bound;
 }
 
@@ -205,7 +205,7 @@ Bound exponential(const ops::Exp& problem, Device& device) {
     for (std::int64_t pass = 0; pass < problem.passes; ++pass)
       exp(static_cast<const float*>(problem.x) + first, static_cast<float*>(problem.y) + first, n);
   });
-  state(bound.plan, device, "vector", isa, false, (problem.elements + kLine - 1) / kLine);
+  state(bound, device, "vector", isa, problem.y, false, (problem.elements + kLine - 1) / kLine);
   return bound;
 }
 

@@ -62,7 +62,7 @@ Bound bind(const Stream& problem, Device& device, Way way) {
   const char* const kind = strided ? "strided/" : loads ? "loads/" : non_temporal ? "non_temporal/" : "plain/";
   bound.plan.set("implementation", std::string(kind) + name(isa));
   bound.plan.set("isa", name(isa));
-  if (non_temporal) bound.plan.set("paced", paced);
+  if (non_temporal) bound.plan.set("paced", paced), bound.past_caches = problem.c;
   if (strided) bound.plan.set("lines_cached", lines_cached(problem, device));
   bound.plan.set("threads", device.threads());
   bound.steps.push_back({"stream", [=](Queue& queue) {

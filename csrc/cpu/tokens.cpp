@@ -64,7 +64,7 @@ Bound embedding(const ops::Embedding& problem, Device& device) {
          static_cast<char*>(problem.out) + mine.first * row_bytes, mine.size(), row_bytes});
   });
   state(bound.plan, device, isa, problem.tokens, 0);
-  bound.plan.set("stores", non_temporal ? "non_temporal" : "plain");
+  state_stores(bound, problem.out, non_temporal);
   return bound;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/bypass.h"
 #include "cpu/device.h"
 #include "cpu/kernels.h"
 
@@ -82,8 +83,38 @@ TEST(Flush, ABoundKernelStatesTensorsAndWhatItKeeps) {
   EXPECT_EQ(bound.memory[1].start, order.data());
   EXPECT_EQ(bound.memory[1].size_bytes, 160);
   EXPECT_EQ(bound.memory[2].start, &reached);
+  EXPECT_FALSE(bound.memory[1].written) << "a constant";
+  EXPECT_TRUE(bound.memory[2].written);
   bound.steps.at(0).launch(device);
   EXPECT_EQ(reached, 3);
+}
+
+float x[16], residual[16], y[16];
+
+struct AnyProblem {
+  static constexpr const char* op = "any";
+  static AnyProblem from(const Arguments&) { return {}; }
+};
+
+TEST(Flush, ResultsAreToBeWrittenBackUnlessTheyGoPastTheCaches) {
+  Device device(1);
+  Arguments arguments("any", DType::fp32);
+  arguments.add(Tensor{"x", x, DType::fp32, {16}, {}, Role::in});
+  arguments.add(Tensor{"residual", residual, DType::fp32, {16}, {}, Role::in_out});
+  arguments.add(Tensor{"y", y, DType::fp32, {16}, {}, Role::out});
+  for (const bool past : {false, true}) {
+    static bool non_temporal;
+    non_temporal = past;
+    const auto bind = [](const AnyProblem&, Device&) {
+      Bound bound;
+      state_stores(bound, y, non_temporal);
+      return bound;
+    };
+    const Bound bound = entry(Kernel<AnyProblem, Device>{"fused", DType::fp32, "", "", bind}).bind(arguments, device);
+    EXPECT_EQ(bound.memory.size(), 3u);
+    for (const Extent& extent : bound.memory)
+      EXPECT_EQ(extent.written, extent.start == residual || (extent.start == y && !past)) << past;
+  }
 }
 
 TEST(Flush, WhatIsReleasedAgainIsNotStated) {

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported, require_type
 from ..kernel_costs import kernel_costs, untimed
-from ..machine import Given, Machine, machine_of
+from ..machine import MEMORIES, Given, Machine, machine_of
 from ..model import Roofs, bound, machine_roofs, terms_s
 from ..operators import Operator, problem_of
 from ..prediction import Rates, expect, machine_rates, moved_bytes
@@ -29,6 +29,7 @@ from .probing import Ready, level_of, roofs_of
 from .tensors import Held, allocate_all, bind, check, require_kernels
 
 IMPLAUSIBLE = 1.03  # of its bracket
+PARTLY_HELD = 4  # times the last cache: a warm set up to here is held in part, and no roof of memory or of the cache bounds it
 PAUSE_S = 0.05  # before the second try of a contended measurement; twice as long before each further one
 MOST_SETS = 64  # of rotating buffers; a smaller problem is made cold by emptying the caches instead
 
@@ -245,22 +246,14 @@ def tried(sampled: Callable[[Policy], dict[str, Any]], policy: Policy, begun: fl
     return clock
 
 
-def kept_share(prepared: Prepared) -> float:
-    """The share of a cold launch's compulsory bytes that need not reach memory while it is timed: results that fit in the
-    last-level cache, if the caches are flushed between launches."""
-    written = sum(t.size_bytes for t in prepared.problem.outputs() if not t.link)
-    fits = prepared.flush_each and written <= last_cache(prepared.device.facts)
-    return written / prepared.problem.compulsory_bytes() if fits else 0.0
-
-
-def with_plausibility(measurement: Measurement, kept: float = 0.0) -> Measurement:
+def with_plausibility(measurement: Measurement, *, partly_held: bool = False) -> Measurement:
     """`implausible` where a point is above 103 % of its bracket: evidence of wrong units, work or caches, never a win.
 
-    kept: see `kept_share`; so many of the bytes that a memory roof bounds need not have reached memory.
+    partly_held: its bracket is memory's, but a cache holds some of its operands.
     """
     share = measurement.share_of_bracket
-    if share is not None and measurement.bound == measurement.level:
-        share *= 1 - kept
+    if partly_held and measurement.bound == measurement.level:
+        return measurement
     if measurement.status == "ok" and share is not None and share > IMPLAUSIBLE:
         roof = measurement.bound
         reason = f"{share:.1%} of its {roof} roof: bytes or FLOPs did not happen as counted, or it was higher than around the point"
@@ -322,7 +315,8 @@ def measure(
         if not correctness["passed"]:
             raise Error(f"{problem.name} {prepared.variant}: {correctness['reason']}; nothing was timed")
 
-        level = level_of(opened, prepared.working_set_bytes(), cache_state)
+        set_bytes = prepared.working_set_bytes()
+        level = level_of(opened, set_bytes, cache_state)
         moved = prepared.moved(level)[level]
         flops, arithmetic = problem.flops(), prepared.plan.get("arithmetic", "")
         probes = roofs_of(
@@ -366,7 +360,7 @@ def measure(
                 provenance=provenance(opened, seed),
                 **clock,
             ),
-            kept_share(prepared),
+            partly_held=cache_state == "warm" and level in MEMORIES and set_bytes < PARTLY_HELD * last_cache(opened.facts),
         )
 
 
