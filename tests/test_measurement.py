@@ -28,7 +28,7 @@ from roofline.probes.bandwidth import STREAM, dram_array_bytes, size_problem, st
 from roofline.probes.base import want
 from roofline.probes.compute import fma_isas, fma_problem
 from roofline.probes.intensity import mixed_intensity_grid
-from roofline.probes.levels import last_cache
+from roofline.probes.levels import held_share, last_cache
 from roofline.results import Measurement
 
 pytestmark = pytest.mark.all_cores
@@ -279,6 +279,25 @@ def test_a_warm_set_that_a_cache_holds_in_part_may_be_faster_than_memory() -> No
     m = measurement(Relu(), (0.5,) * 3, bytes={"compulsory": 10**10}, brackets=brackets, cache_state="warm")
     assert with_plausibility(m, partly_held=True).status == "ok"
     assert with_plausibility(m).status == "implausible"
+
+
+def test_a_warm_set_beyond_the_last_cache_is_held_in_part() -> None:
+    facts = {"l3_bytes": round(2**22 / 0.9), "l2_bytes": 2**16, "l1_bytes": 2**14, "threads": 1}
+    assert [held_share(facts, size) for size in (2**20, 2**22)] == [1.0, 1.0]
+    assert held_share(facts, 2**23) == pytest.approx(0.2032, rel=1e-3)  # h = e^(-2 (1 - h))
+    assert held_share({"l2_bytes": 2**20, "sms": 132}, 2**20) == 0.0  # of a GPU, and without an L3
+    prepared = prepare(open_device("cpu"), Relu(elements=2**20), None, "warm", 0)
+    prepared.device = SimpleNamespace(facts=facts)  # type: ignore[assignment]
+    prepared.plan["stores"] = "plain"  # both tensors, of 4 MiB each, are twice the cache
+    assert prepared.placed("cold") == "DRAM"
+    assert prepared.moved("DRAM") == {"DRAM": {"compulsory": 2**23}}
+    assert prepared.placed("warm") == "DRAM"
+    held = prepared.plan["held_bytes"]
+    assert held == pytest.approx(0.2032 * 2**23, rel=1e-3)
+    assert prepared.moved("DRAM") == {"DRAM": {"compulsory": 2**23 - held}, "L3": {"held": held}}
+    prepared.plan["stores"] = "non_temporal"  # x alone fits
+    assert prepared.placed("warm") == "DRAM"
+    assert prepared.plan["held_bytes"] == 2**22
 
 
 def test_callables_are_timed_and_placed() -> None:

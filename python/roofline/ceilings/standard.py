@@ -13,7 +13,7 @@ from ..errors import Error
 from ..machine import MOVED, KernelTime, Machine
 from ..measurement import Policy
 from ..measurement.devices import Device, exclusive
-from ..measurement.probing import Ready, level_of, roofs_of
+from ..measurement.probing import Ready, roofs_of
 from ..measurement.tensors import check
 from ..measurement.timing import from_rates, prepare, roofs_seen, timed
 from ..model import Roofs
@@ -107,7 +107,7 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings) 
     correctness = check(problem, prepared.tensors[0], 0, whole_flops=WHOLE_FLOPS, whole_bytes=WHOLE_BYTES)
     if not correctness["passed"]:
         raise Error(f"{standard.label}: {correctness['reason']}")
-    level = level_of(device, prepared.working_set_bytes(), "cold" if cold else "warm")
+    level = prepared.placed("cold" if cold else "warm")
     roofs, seen = surroundings.around(problem, level, partial(timed, prepared, BRIEF))
     parts = from_rates(prepared, surroundings.machine, level)(roofs)["parts"]
     memory_s, rest_s = memory_and_rest_s(parts)

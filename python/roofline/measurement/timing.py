@@ -18,7 +18,7 @@ from ..model import Roofs, bound, machine_roofs, terms_s
 from ..operators import Operator, problem_of
 from ..prediction import Rates, expect, machine_rates, moved_bytes
 from ..probes.gpu_units import core_flops_per_s
-from ..probes.levels import last_cache
+from ..probes.levels import held_share, last_cache
 from ..results import CACHE_STATES, Bracket, Measurement, roof_value
 from ..units import fmt_bytes
 from ..words import arguments_checked
@@ -29,7 +29,6 @@ from .probing import Ready, level_of, roofs_of
 from .tensors import Held, allocate_all, bind, check, require_kernels
 
 IMPLAUSIBLE = 1.03  # of its bracket
-PARTLY_HELD = 4  # times the last cache: a warm set up to here is held in part, and no roof of memory or of the cache bounds it
 PAUSE_S = 0.05  # before the second try of a contended measurement; twice as long before each further one
 MOST_SETS = 64  # of rotating buffers; a smaller problem is made cold by emptying the caches instead
 
@@ -45,6 +44,7 @@ class Prepared:
     tensors: list[dict[str, Held]]
     plan: dict[str, Any]
     flush_each: bool
+    held_bytes: int = 0  # of the compulsory ones; see `placed`
 
     def working_set_bytes(self) -> int:
         """What one launch touches: tensors, of weights as much of their packed copy where there is one, and workspace."""
@@ -61,9 +61,26 @@ class Prepared:
         """Facts with cache sizes where they mean something."""
         return {} if "sms" in self.device.facts else self.device.facts
 
+    def placed(self, cache_state: str) -> str:
+        """The level of the operands. What the last cache holds of a warm set that is larger is counted there, and named in the plan.
+
+        Results that are stored past the caches are no part of the set.
+        """
+        size = self.working_set_bytes()
+        level = level_of(self.device, size, cache_state)
+        if cache_state == "warm" and level in MEMORIES and self.caches:
+            past = self.plan.get("stores") == "non_temporal"
+            written = sum(t.moved_bytes for t in self.problem.outputs()) if past else 0
+            self.held_bytes = int((self.problem.compulsory_bytes() - written) * held_share(self.caches, size - written))
+            self.plan["held_bytes"], self.plan["held_level"] = self.held_bytes, "L3"
+        return level
+
     def moved(self, level: str) -> dict[str, dict[str, int]]:
         """Bytes by level and term with the operands in `level`. What a cache keeps of them is named in the plan."""
         found = moved_bytes(self.problem, self.plan, self.caches, level)
+        if self.held_bytes:
+            found[level]["compulsory"] -= self.held_bytes
+            found.setdefault("L3", {})["held"] = self.held_bytes
         kept = [(where, terms[term]) for where, terms in found.items() for term in self.problem.traffic(self.plan) if term in terms]
         if kept and kept[0][0] != level:
             self.plan["cached_traffic_bytes"], self.plan["cached_traffic_level"] = sum(size for _, size in kept), kept[0][0]
@@ -315,8 +332,7 @@ def measure(
         if not correctness["passed"]:
             raise Error(f"{problem.name} {prepared.variant}: {correctness['reason']}; nothing was timed")
 
-        set_bytes = prepared.working_set_bytes()
-        level = level_of(opened, set_bytes, cache_state)
+        level = prepared.placed(cache_state)
         moved = prepared.moved(level)[level]
         flops, arithmetic = problem.flops(), prepared.plan.get("arithmetic", "")
         probes = roofs_of(
@@ -360,7 +376,7 @@ def measure(
                 provenance=provenance(opened, seed),
                 **clock,
             ),
-            partly_held=cache_state == "warm" and level in MEMORIES and set_bytes < PARTLY_HELD * last_cache(opened.facts),
+            partly_held=prepared.held_bytes > 0,
         )
 
 
