@@ -62,7 +62,7 @@ class Prepared:
         return {} if "sms" in self.device.facts else self.device.facts
 
     def placed(self, cache_state: str) -> str:
-        """The level of the operands. What the last cache holds of a warm set that is larger is counted there, and named in the plan.
+        """The level of the operands. What the last cache holds of a larger warm set counts there, and the plan names it.
 
         Results that are stored past the caches are no part of the set.
         """
