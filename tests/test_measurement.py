@@ -277,7 +277,7 @@ def test_above_the_roof_is_implausible() -> None:
 def test_a_warm_set_that_a_cache_holds_in_part_may_be_faster_than_memory() -> None:
     brackets = (bracket((1e10,) * 3),)
     m = measurement(Relu(), (0.5,) * 3, bytes={"compulsory": 10**10}, brackets=brackets, cache_state="warm")
-    assert with_plausibility(m, partly_held=True).status == "ok"
+    assert with_plausibility(m, kept=1.0).status == "ok"
     assert with_plausibility(m).status == "implausible"
 
 

@@ -263,14 +263,23 @@ def tried(sampled: Callable[[Policy], dict[str, Any]], policy: Policy, begun: fl
     return clock
 
 
-def with_plausibility(measurement: Measurement, *, partly_held: bool = False) -> Measurement:
+def kept_share(prepared: Prepared) -> float:
+    """The share of a launch's compulsory bytes that need not reach memory while it is timed: results that fit in the last cache, if
+    other lines fill it before the launch (they go later), and all of a warm set that it holds in part (that part is an estimate).
+    """
+    written = sum(t.size_bytes for t in prepared.problem.outputs() if not t.link)
+    fits = prepared.flush_each and written <= last_cache(prepared.device.facts)
+    return 1.0 if prepared.held_bytes else written / prepared.problem.compulsory_bytes() if fits else 0.0
+
+
+def with_plausibility(measurement: Measurement, kept: float = 0.0) -> Measurement:
     """`implausible` where a point is above 103 % of its bracket: evidence of wrong units, work or caches, never a win.
 
-    partly_held: its bracket is memory's, but a cache holds some of its operands.
+    kept: see `kept_share`; so many of the bytes that a memory roof bounds need not have reached memory.
     """
     share = measurement.share_of_bracket
-    if partly_held and measurement.bound == measurement.level:
-        return measurement
+    if share is not None and measurement.bound == measurement.level:
+        share *= 1 - kept
     if measurement.status == "ok" and share is not None and share > IMPLAUSIBLE:
         roof = measurement.bound
         reason = f"{share:.1%} of its {roof} roof: bytes or FLOPs did not happen as counted, or it was higher than around the point"
@@ -376,7 +385,7 @@ def measure(
                 provenance=provenance(opened, seed),
                 **clock,
             ),
-            partly_held=prepared.held_bytes > 0,
+            kept_share(prepared),
         )
 
 
