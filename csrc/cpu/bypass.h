@@ -15,7 +15,7 @@ constexpr std::int64_t kLineBytes = 64;
 // Where such stores make copies within the last cache faster too, they should already where both exceed L2.
 bool bypass(Device& device, Isa isa, const void* y, std::int64_t rows, std::int64_t row_bytes);
 
-// Says of a kernel that writes y how it stores it.
+// Puts into a kernel's plan how it stores y.
 void state_stores(Bound& bound, const void* y, bool non_temporal);
 
 // Whether a pace (cpu/pace.h) makes copies past the caches faster, or no slower: measured when it is asked for the first time.

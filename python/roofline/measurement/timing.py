@@ -70,7 +70,7 @@ class Prepared:
         level = level_of(self.device, size, cache_state)
         if cache_state == "warm" and level in MEMORIES and self.caches:
             past = self.plan.get("stores") == "non_temporal"
-            written = sum(t.moved_bytes for t in self.problem.outputs()) if past else 0
+            written = sum(t.moved_bytes for t in self.problem.outputs() if past and t.role == "out")
             self.held_bytes = int((self.problem.compulsory_bytes() - written) * held_share(self.caches, size - written))
             self.plan["held_bytes"], self.plan["held_level"] = self.held_bytes, "L3"
         return level
