@@ -63,6 +63,22 @@ def test_a_small_array_is_read_from_memory(threads: int) -> None:
 
 @pytest.mark.timing
 @pytest.mark.parametrize("threads", [1, 0])
+def test_a_flushed_array_is_read_at_the_rate_of_a_large_one(threads: int) -> None:
+    device, rounds, mib = open_device("cpu", threads), 5, 256
+    policy = Policy(warmup_min_s=0.02, warmup_max_s=0.05, min_s=0.2, max_s=0.5).to_dict()
+    large, small = (prepare(device, Stream(access="read", elements=size * MIB // 4), "plain", "warm", 3) for size in (1024, mib))
+    ratios = []
+    for _ in range(rounds):  # in turn: memory drifts
+        seconds = [
+            statistics.median(device.core.sample(ready.sets, -1, flushed, policy=policy)["samples_s"])
+            for ready, flushed in ((large, False), (small, True))
+        ]
+        ratios.append(seconds[0] / 1024 / (seconds[1] / mib))
+    assert statistics.median(ratios) == pytest.approx(1, abs=0.03)
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("threads", [1, 0])
 @pytest.mark.parametrize("mib", [16, 64])
 def test_a_flushed_array_is_read_at_the_rate_of_one_of_many_in_turn(threads: int, mib: int) -> None:
     """A flush leaves room in the caches, and lines come faster into it, unless other lines take that room first."""

@@ -8,8 +8,6 @@
 
 namespace roofline::cpu {
 
-constexpr std::int64_t kLineBytes = 64;
-
 // Whether results should be stored past the caches. They should where they and as much that was read fill what this process may
 // count on of the last cache: few of them would be found there again, and a line that is written whole need not be read first.
 // Where such stores make copies within the last cache faster too, they should already where both exceed L2.

@@ -48,8 +48,6 @@ void fill_range(void* memory, Range part, Make make) {
   for (std::int64_t i = part.first; i < part.last; ++i) out[i] = static_cast<T>(make(i));
 }
 
-constexpr std::int64_t kLine = 64;
-
 thread_local std::vector<Extent>* recorded = nullptr;  // where Device::allocated_by collects what this thread allocates
 
 // Cycles per second by dependent register adds: one cycle each. Immediate adds can be folded at rename on some cores.
@@ -224,14 +222,14 @@ void Device::make_cold(const std::vector<Extent>& memory) {
     // Twice the caches, so that lines have left them when their turn comes again.
     constexpr std::int64_t kMost = std::int64_t{256} << 20;
     const std::int64_t caches = reported_l3_bytes_ + caches_.l2_bytes * threads();
-    scratch_lines_ = std::min({2 * caches, kMost, available_bytes() / 8}) / kLine;
+    scratch_lines_ = std::min({2 * caches, kMost, available_bytes() / 8}) / kLineBytes;
     std::vector<Extent>* const of_kernel = std::exchange(recorded, nullptr);
-    scratch_ = workspace(*this, static_cast<std::size_t>(scratch_lines_ * kLine));
+    scratch_ = workspace(*this, static_cast<std::size_t>(scratch_lines_ * kLineBytes));
     recorded = of_kernel;
   }
   const auto most = static_cast<double>(caches_.l3_bytes + caches_.l2_bytes * threads());
   const double fill = std::min(std::max(2 * touched, static_cast<double>(kLeast * threads())), most);  // twice: sets fill unevenly
-  const std::int64_t lines = std::min(static_cast<std::int64_t>(fill) / kLine, scratch_lines_);
+  const std::int64_t lines = std::min(static_cast<std::int64_t>(fill) / kLineBytes, scratch_lines_);
   const double share_written = touched > 0 ? written / touched : 0;
   flush(*pool_, memory);
   pool_->run([&](int worker) {
@@ -242,9 +240,9 @@ void Device::make_cold(const std::vector<Extent>& memory) {
     for (std::int64_t line = part.first; line < part.last; ++line, at = at + 1 == scratch_lines_ ? 0 : at + 1) {
       due += share_written;
       if (due < 1) {
-        (void)scratch[at * kLine];
+        (void)scratch[at * kLineBytes];
       } else {
-        scratch[at * kLine] = static_cast<char>(line);
+        scratch[at * kLineBytes] = static_cast<char>(line);
         due -= 1;
       }
     }

@@ -15,6 +15,8 @@
 
 namespace roofline::cpu {
 
+constexpr std::int64_t kLineBytes = 64;  // a cache line
+
 enum class Pages : std::uint8_t {
   huge,   // where the system gives them, of 2 MiB and more
   small,  // never huge ones

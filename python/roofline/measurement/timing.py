@@ -267,9 +267,11 @@ def kept_share(prepared: Prepared) -> float:
     """The share of a launch's compulsory bytes that need not reach memory while it is timed: results that fit in the last cache, if
     other lines fill it before the launch (they go later), and all of a warm set that it holds in part (that part is an estimate).
     """
+    if prepared.held_bytes:
+        return 1.0
     written = sum(t.size_bytes for t in prepared.problem.outputs() if not t.link)
     fits = prepared.flush_each and written <= last_cache(prepared.device.facts)
-    return 1.0 if prepared.held_bytes else written / prepared.problem.compulsory_bytes() if fits else 0.0
+    return written / prepared.problem.compulsory_bytes() if fits else 0.0
 
 
 def with_plausibility(measurement: Measurement, kept: float = 0.0) -> Measurement:

@@ -19,7 +19,7 @@ FITS = 0.9
 L1_BESIDE_SHARED_BYTES = 28 * KIB
 # The L2 of large GPUs has two halves, and a line that both sides read may lie in each: what is to stay must fit one, with room.
 GPU_LASTING = 0.4
-ROUNDS = 50  # of a fixed point, which a set that almost fits nears slowly: its share is near 1
+ROUNDS = 50  # of the fixed point in `held_share`: it converges slowly only where a set almost fits and h is near 1
 
 
 def memory_level(facts: Mapping[str, Any]) -> str:
