@@ -706,8 +706,9 @@ def test_a_product_of_one_row_is_apart() -> None:
 
 def test_rows_of_a_table_are_no_run_of_pages() -> None:
     table = Embedding(tokens=64, vocabulary=1000, d_model=512, dtype="fp32")
-    assert cold_bytes(table, True) == (64 * 4 + 2 * 64 * 2048, 64 * 2048, (64 * 4 + 64 * 2048) / 4096)
-    assert cold_bytes(table, False) == (0, 0, 0)
+    assert cold_bytes(table, True, gpu=False) == (64 * 4 + 2 * 64 * 2048, 64 * 2048, (64 * 4 + 64 * 2048) / 4096)
+    assert cold_bytes(table, True, gpu=True)[2] == 0, "a GPU fetches nothing ahead along pages"
+    assert cold_bytes(table, False, gpu=False) == (0, 0, 0)
 
 
 def test_threads_without_a_piece_of_work_make_it_longer() -> None:
@@ -795,8 +796,8 @@ def test_roofs_around_standard_problems_are_measured_again_when_old_or_launches_
     now, rate, measured = [0.0], [1.0], []
     monkeypatch.setattr("roofline.ceilings.standard.time.monotonic", lambda: now[0])
     probe: Any = SimpleNamespace(sampled=lambda device, policy: measured.append(now[0]) or {"samples_s": [rate[0]]}, rates=list)
-    nothing: Any = None
-    around = Surroundings(nothing, nothing)
+    device: Any = SimpleNamespace(facts={})
+    around = Surroundings(device, Machine(name="x", device="cpu"))
 
     def ask(at_s: float, launch_s: float = 0.4e-6, always: bool = False, expected: float = 0.0) -> None:
         now[0] = at_s
@@ -814,3 +815,9 @@ def test_roofs_around_standard_problems_are_measured_again_when_old_or_launches_
     dips = iter((0.1, 0.5))
     probe.sampled = lambda device, policy: {"samples_s": [next(dips)]}
     ask(60, expected=0.5)
+    around.device.facts["sms"] = 132
+    rate[0], probe.sampled = 0.5, lambda device, policy: measured.append(now[0]) or {"samples_s": [rate[0]]}
+    around._seen.clear()
+    for at_s in (100, 159, 161, 280, 282):
+        ask(at_s)
+    assert measured[-3:] == [100, 161, 282], "a GPU's hold a minute, and two then"

@@ -30,6 +30,7 @@ LEAST, MOST = 0.3, 100.0  # of the factors
 # Upper ends of what is usual: what no standard problem shows stays well below.
 BYTE_S, WRITE_S, LOOP_S, START_S, PAGE_S, JOINS = 100e-12, 200e-12, 10e-9, 0.5e-6, 200e-9, 4.0
 RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
+GPU_BYTE_S, GPU_WRITE_S, ELEMENT_S = 1e-12, 1e-12, 100e-9  # ELEMENT_S instead of LOOP_S: see `Variant.chain`
 FEWER = 16  # standard problems of a variant than these say little of one more
 STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
 SMALL_PAGE, HUGE_PAGE = 4096, 2 << 20
@@ -42,12 +43,12 @@ def overlapped_s(*parts_s: Any) -> Any:
     return most * sum((each / most) ** SHARPNESS for each in parts_s) ** (1 / SHARPNESS)
 
 
-def cold_bytes(problem: Operator, cold: bool) -> tuple[Any, Any, Any]:
-    """Compulsory bytes from memory, those written, and small pages (of tensors below a huge one): each stops a prefetcher."""
+def cold_bytes(problem: Operator, cold: bool, *, gpu: bool) -> tuple[Any, Any, Any]:
+    """Compulsory bytes from memory, those written, and on a CPU small pages (of tensors below a huge one): each ends prefetching."""
     whole = [t for t in problem.tensors() if t.touched_bytes is None]  # of others some rows, which are no run of pages
     small = sum((t.moved_bytes * (t.size_bytes < HUGE_PAGE) for t in whole), 0)
     written = sum((t.moved_bytes for t in problem.outputs()), 0)
-    return problem.compulsory_bytes() * cold, written * cold, small * cold / SMALL_PAGE
+    return problem.compulsory_bytes() * cold, written * cold, small * (cold and not gpu) / SMALL_PAGE
 
 
 def padding(problem: Operator, width: int) -> Any:
@@ -66,9 +67,14 @@ def unevenness(problem: Operator, variant: str, threads: int) -> Any:
 
 
 def of_longest_thread(
-    problem: Operator, memory_s: Any, rest_s: Any, *, variant: str, threads: int, width: int
+    problem: Operator, memory_s: Any, rest_s: Any, *, variant: str, threads: int, width: int, sms: int
 ) -> tuple[Any, Any, Any]:
-    """Seconds of memory and of the rest, and loops, of the thread with the most work; the rest includes padding (`padding`)."""
+    """Seconds of memory and of the rest, and loops, of the thread with the most work; the rest includes padding (`padding`).
+
+    Of a GPU: the loops of the busiest multiprocessor (`Variant.chain`). Its memory and arithmetic serve the others meanwhile.
+    """
+    if sms:
+        return memory_s, rest_s, problem.chain({"variant": variant}, sms)
     uneven = unevenness(problem, variant, threads)
     return memory_s * uneven**ALONE, rest_s * uneven * padding(problem, width), problem.loops() * uneven
 
@@ -85,7 +91,7 @@ class KernelCosts:
     operands come from memory, and page_s for each small page of them. joins: the time that its threads wait for each other inside
     the kernel, over the time of its launches: both are longer where two cores are farther apart.
     tile: rows and columns of the tiles that its products are computed in; 1 where no timed kernel says (`padding`).
-    variant, threads: what tells how evenly its threads share the work (`unevenness`).
+    variant, threads, sms: what tells how evenly its threads or multiprocessors share the work (`unevenness`, `Variant.chain`).
     nearby: how the standard problems differ from what these say, and so problems near them.
     replaced: of a kernel in a dtype that no standard problem has, which ones stand for it.
     """
@@ -102,6 +108,7 @@ class KernelCosts:
     tile: tuple[int, int] = (1, 1)
     variant: str = ""
     threads: int = 1
+    sms: int = 0
     nearby: Nearby | None = None
     replaced: str = ""
 
@@ -119,10 +126,10 @@ class KernelCosts:
 
         memory_s, rest_s: of its bytes from memory, and of all else together. launch_s: of all its launches.
         """
-        bytes_, written, pages = cold_bytes(problem, cold)
-        features = features_of(problem, self.tile, memory_s, rest_s, launch_s)
+        bytes_, written, pages = cold_bytes(problem, cold, gpu=self.sms > 0)
+        features = features_of(problem, self.tile, memory_s, rest_s, launch_s, gpu=self.sms > 0)
         memory_s, rest_s, loops = of_longest_thread(
-            problem, memory_s, rest_s, variant=self.variant, threads=self.threads, width=self.tile[1]
+            problem, memory_s, rest_s, variant=self.variant, threads=self.threads, width=self.tile[1], sms=self.sms
         )
         base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s) + written * self.write_s
         start_s = self.start_s + cold * self.cold_s + pages * self.page_s + launch_s * self.joins
@@ -132,7 +139,8 @@ class KernelCosts:
 
     def doubt(self, problem: Operator, memory_s: float, rest_s: float, *, cold: bool, launch_s: float = 0.0) -> float:
         """Standard deviation of the logarithm of the time of one problem: little near a standard one, SPREAD far off."""
-        return SPREAD if self.nearby is None else self.nearby.doubt(features_of(problem, self.tile, memory_s, rest_s, launch_s))
+        features = features_of(problem, self.tile, memory_s, rest_s, launch_s, gpu=self.sms > 0)
+        return SPREAD if self.nearby is None else self.nearby.doubt(features)
 
 
 def kernel_costs(machine: Machine, problem: Operator, variant: str, *, planned: bool = True) -> KernelCosts | None:
@@ -157,7 +165,7 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str, *, planned: 
     others = f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(dtypes)} stand for it"
     replaced = "" if dtype in dtypes else others
     return dataclasses.replace(
-        found, tile=timed.tile, variant=variant, threads=timed.threads, nearby=timed.nearby, replaced=replaced
+        found, tile=timed.tile, variant=variant, threads=timed.threads, sms=timed.sms, nearby=timed.nearby, replaced=replaced
     )
 
 
@@ -201,6 +209,7 @@ class _Row:
     products: bool
     tile: tuple[int, int]
     threads: int
+    sms: int
     features: tuple[Any, ...]
 
     def costs_s(self, costs: KernelCosts) -> Any:
@@ -223,7 +232,7 @@ class _Row:
 
 def _together(rows: Sequence[_Row]) -> _Row:
     """Some problems of one variant as one: the fields that differ are arrays."""
-    same: dict[str, Any] = {"products": rows[0].products, "tile": rows[0].tile, "threads": rows[0].threads, "features": ()}
+    same: dict[str, Any] = {name: getattr(rows[0], name) for name in ("products", "tile", "threads", "sms")} | {"features": ()}
     differing = (f.name for f in fields(_Row) if f.name not in same)
     columns: dict[str, Any] = {name: np.array([getattr(row, name) for row in rows]) for name in differing}
     return _Row(**same, **columns)
@@ -234,16 +243,16 @@ def _row(timed: KernelTime, planned: bool = True) -> _Row | None:
     problem = problem_of(timed.problem)
     if problem is None or timed.variant not in problem.variants:
         return None
-    bytes_, written, pages = cold_bytes(problem, timed.cold)
+    bytes_, written, pages = cold_bytes(problem, timed.cold, gpu=timed.sms > 0)
     stated_s = timed.unplanned if timed.unplanned and not planned else (timed.memory_s, timed.rest_s)
     memory_s, rest_s, loops = of_longest_thread(
-        problem, *stated_s, variant=timed.variant, threads=timed.threads, width=timed.tile[1]
+        problem, *stated_s, variant=timed.variant, threads=timed.threads, width=timed.tile[1], sms=timed.sms
     )
     return _Row(
         weight=DISTURBED.get(timed.status, 1.0), time_s=timed.time_s, launch_s=timed.launch_s, memory_s=memory_s, rest_s=rest_s,
         bytes=bytes_, written=written, pages=pages, loops=loops, cold=timed.cold, dtype=stored(problem), kind=problem.rows_kind(),
-        products=bool(problem.products()), tile=timed.tile, threads=timed.threads,
-        features=features_of(problem, timed.tile, *stated_s, timed.launch_s),
+        products=bool(problem.products()), tile=timed.tile, threads=timed.threads, sms=timed.sms,
+        features=features_of(problem, timed.tile, *stated_s, timed.launch_s, gpu=timed.sms > 0),
     )  # fmt: skip
 
 
@@ -273,6 +282,7 @@ class _Timed:
         self.rows = tuple(rows)
         self.tile = max((row.tile for row in rows), default=(1, 1))
         self.threads = max((row.threads for row in rows), default=1)
+        self.sms = max((row.sms for row in rows), default=0)
         self._costs: dict[tuple[str, int], KernelCosts] = {}
 
     def costs(self, dtype: str, kind: int) -> KernelCosts:
@@ -346,10 +356,11 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
     all_ = _together(rows)
     wanted = all_.weight * np.maximum(1 - all_.launch_s / all_.time_s, 0.0)
     factors, seconds = trusted
-    usual = (BYTE_S, WRITE_S, RESULT_S if all_.products else LOOP_S, START_S, START_S, PAGE_S, JOINS)
+    moved = (GPU_BYTE_S, GPU_WRITE_S, ELEMENT_S) if all_.sms else (BYTE_S, WRITE_S, RESULT_S if all_.products else LOOP_S)
+    usual = (*moved, START_S, START_S, PAGE_S, JOINS)
     prior = np.array([MEMORY * factors, factors, *(seconds / each for each in usual)])
     right = np.concatenate([wanted, prior * np.array(expected.fitted())])
-    found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * BYTE_S))  # a part of nothing would stay nothing
+    found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * moved[0]))  # a part of nothing would stay nothing
     for _ in range(STEPS):
         counts = np.stack(np.broadcast_arrays(*all_.counts(found)), axis=1) * (all_.weight / all_.time_s)[:, None]
         x = _not_negative(np.vstack([counts, np.diag(prior)]), right)

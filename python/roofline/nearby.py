@@ -18,7 +18,7 @@ SPREAD, REPEATED, REPEATED_DISTURBED = 0.35, 0.08, 0.16
 # In squared distances: a size NEAR times as large, and another mode, among them dtypes.
 NEAR, OTHER = 32.0, 0.15
 LEAST_S = 1e-9  # of the parts that are compared
-LINE_BYTES = 64
+LINE_BYTES, VECTOR_BYTES = 64, 16
 SEVERAL = 16  # rows of a product, up to which each number of them takes its own time
 
 
@@ -53,7 +53,9 @@ class Nearby:
         return share if np.ndim(share) else float(share)
 
 
-def features_of(problem: Operator, tile: tuple[int, int], memory_s: Any, rest_s: Any, launch_s: Any) -> tuple[Any, ...]:
+def features_of(
+    problem: Operator, tile: tuple[int, int], memory_s: Any, rest_s: Any, launch_s: Any, *, gpu: bool
+) -> tuple[Any, ...]:
     """What tells it from other problems of its operator: its sizes in octaves, and how it meets the machine as it is just now.
 
     Where it has matrix products, the sizes of the first count for half: heads of a batch, and queries that share keys, are as many
@@ -78,6 +80,11 @@ def features_of(problem: Operator, tile: tuple[int, int], memory_s: Any, rest_s:
     first = next((t for t in tensors if len(t.shape) > 1), tensors[0])
     lines = np.multiply(first.shape[-1], dtype(first.dtype).bits) / (8 * LINE_BYTES)
     found.append(1.0 * (lines == np.floor(lines)))
+    if gpu:  # which loads up to VECTOR_BYTES at once, of rows that all begin at a multiple of as many
+        aligned: Any = VECTOR_BYTES
+        for row, bits in ((t.shape[-1], dtype(t.dtype).bits) for t in tensors if len(t.shape) > 1):
+            aligned = np.gcd(aligned, np.asarray(row).astype(np.int64) * bits // 8)
+        found.append(2.0 * np.log2(VECTOR_BYTES / np.maximum(aligned, 1)))
     for p in products:
         rows, columns = np.asarray(p.rows), np.asarray(p.columns)
         beyond = np.ceil(rows / tile[0]) * tile[0] / rows  # what the last tile has too many

@@ -183,7 +183,8 @@ ROOFLINE_DEVICE void compute_attention(const WarpSpecializedWork& work, const Se
   const auto release = [&](const TileRing<Shape>& tile) {
     if (first_thread) arrive_at(tile.free());
   };
-  const auto release_queries = [&](int buffer) {  // each warp for itself: it has read the number of their block
+  const auto release_queries = [&](int buffer) {  // each warp for itself, once all its lanes have read the number of their block
+    synchronize_warp();
     if (lane == 0) arrive_at(QueryRing<Shape>{buffer, 0}.free(group));
   };
   const auto queries_at = [&](int buffer) { return buffer * Shape::kQueryBytes + group * Shape::kGroupBytes; };

@@ -31,6 +31,7 @@ LAUNCH = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=5e-5, min_samples=3,
 # How long a roof holds before it is measured again: least, first and most. Memory has been seen to double within minutes, and
 # arithmetic to halve while other guests use the same cores. The time doubles where the roof did not move, and else is a quarter.
 FRESH_S = (0.5, 4.0, 16.0)
+FRESH_GPU_S = (0.5, 60.0, 240.0)  # a GPU serves nobody else, and has more roofs than problems of one kernel in 16 s
 # A roof is also measured again when launches take this many times as long or as short as then: two hardware threads of one core
 # give half the arithmetic of two cores. Around the few problems of reports it always is: one wrong roof would move the costs of a
 # kernel.
@@ -77,7 +78,7 @@ class Surroundings:
             if as_launched and begun - seen.begun <= seen.holds_s:
                 return seen.rates
         rates = probe.rates(probe.sampled(self.device, ROOF)["samples_s"])
-        least_s, holds_s, most_s = FRESH_S
+        least_s, holds_s, most_s = FRESH_GPU_S if "sms" in self.device.facts else FRESH_S
         if seen is not None:
             same = abs(median(rates) / median(seen.rates) - 1) < MOVED
             holds_s = min(2 * seen.holds_s, most_s) if same else max(seen.holds_s / 4, least_s)
@@ -126,5 +127,6 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings) 
         unplanned=None if unplanned == (memory_s, rest_s) else (_rounded(unplanned[0]), _rounded(unplanned[1])),
         threads=max(device.threads, 1),
         tile=(int(rows), int(columns)),
+        sms=int(device.facts.get("sms", 0)),
         status="contended" if seen["contended"] else "ok",
     )

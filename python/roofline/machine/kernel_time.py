@@ -20,7 +20,7 @@ class KernelTime:
     problem: {"operator": name, **fields}; fields at their defaults may be left out. cold: whether its operands came from
     memory. samples_s: seconds of a launch, one per timed batch. launch_s: of its launches alone; memory_s: of its bytes from
     memory; rest_s: of all else together. unplanned: memory_s and rest_s as the problem alone says, without the plan of the kernel,
-    where they differ. tile: rows and columns of the tiles of its products, 1 by 1 where it says nothing of them.
+    where they differ. tile: rows and columns of the tiles of its products, 1 by 1 where it says nothing of them. sms: of a GPU.
 
     Raises:
         Error: for an unknown status, and without samples.
@@ -35,6 +35,7 @@ class KernelTime:
     rest_s: Duration
     threads: Whole = 1
     tile: tuple[Whole, Whole] = (1, 1)
+    sms: Whole = 0
     status: Text = "ok"
     unplanned: tuple[Duration, Duration] | None = None
 
@@ -54,8 +55,8 @@ class KernelTime:
         return sorted(self.samples_s)[len(self.samples_s) // 4]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON form; `tile`, `status` and `unplanned` are left out at their defaults."""
-        defaults = {"tile": [1, 1], "status": "ok", "unplanned": None}
+        """JSON form; `tile`, `sms`, `status` and `unplanned` are left out at their defaults."""
+        defaults = {"tile": [1, 1], "sms": 0, "status": "ok", "unplanned": None}
         return {name: value for name, value in json_form(self).items() if name not in defaults or value != defaults[name]}
 
     @classmethod

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ..counts import Array, Sizes, sizes, smaller
+from ..counts import Array, Sizes, ceil_div, sizes, smaller
 from ..dtypes import ACCUMULATORS, dtype, dtype_name
 from ..errors import Error, is_number
 from ..tensor_spec import TensorSpec
@@ -34,6 +34,7 @@ FEW_ROWS = 18
 
 # Kinds of arithmetic with a rate of their own: matrix products, exponentials, and all else.
 WORK = ("product", "exp", "other")
+BLOCK = 128  # rows and columns of a product that a GPU's thread block usually computes
 
 Facts = Mapping[str, Any]  # a plan: what really ran (tiles, splits, workspace_bytes, implementation, ...)
 
@@ -70,6 +71,16 @@ class Variant:
     def pieces(self, problem: Any) -> Any:
         """In how many pieces a CPU's threads share the work, about; 0 where there always are more than threads. 1 wakes none."""
         return 0
+
+    def chain(self, problem: Any, sms: int) -> Any:
+        """Elements that the innermost loops of the busiest of a GPU's `sms` multiprocessors go through one after another, about.
+
+        Products are in blocks of BLOCK rows and columns, which the multiprocessors share evenly; of a row all is one loop.
+        """
+        if products := problem.products():
+            blocks = (p.count * ceil_div(p.rows, BLOCK) * ceil_div(p.columns, BLOCK) for p in products)
+            return sum(ceil_div(each, sms) * p.inner for each, p in zip(blocks, products, strict=True))
+        return getattr(problem, "columns", getattr(problem, "experts", 0))
 
     def suits(self, problem: Any, device: str) -> bool:
         """Whether it is meant for this problem on a kind of device ("cpu", "cuda"): others are no default for it."""
@@ -261,6 +272,10 @@ class Operator(ByName):
     def pieces(self, plan: Facts) -> Any:
         """How much there is to share: see `Variant.pieces`."""
         return self._variant(plan).pieces(self)
+
+    def chain(self, plan: Facts, sms: int) -> Any:
+        """How much there is to do one after another: see `Variant.chain`."""
+        return self._variant(plan).chain(self, sms)
 
     # -- derived ----------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ _FOLLOWING = {
     "bmm": ("out_dtype",), "quantized_matmul": ("out_dtype",), "grouped_matmul": ("out_dtype",), "lm_head": ("weight_dtype",),
 }  # fmt: skip
 _FOLLOWING_ON_GPUS = {**_FOLLOWING, "cached_attention": ("kv_dtype",), "mla_decode": ("cache_dtype", "rope_dtype")}
+_SUMS_ON_GPUS = {"int8": "int32", "fp8_e4m3": "bf16"}  # results of products that a GPU's library has
 _ALIGNED = 32  # elements of at most 8 bits, in which a GPU's library takes columns and inner
 
 
@@ -67,6 +68,8 @@ def in_dtype(problem: Operator, dtype: str, backend: str = "cpu") -> Operator:
     if backend != "cpu" and dtype_named(dtype).bits <= 8:
         names = {"columns", "inner"} & set(problem.field_names())
         follows |= {name: ceil_div(getattr(problem, name), _ALIGNED) * _ALIGNED for name in names}
+        if problem.name == "bmm":
+            follows["out_dtype"] = _SUMS_ON_GPUS.get(dtype, dtype)
     if problem.name == "grouped_matmul":
         follows["weight_bits"] = dtype_named(dtype).bits
     if problem.name == "cached_attention" and dtype == "fp64":
