@@ -48,7 +48,7 @@ def test_every_kernel_of_a_gpu_has_problems_that_its_libraries_take() -> None:
 
 @pytest.mark.parametrize(("operator", "variant", "dtype"), [("attention", "tiled", "bf16"), ("softmax", "fused", "fp32")])
 def test_the_start_of_a_kernel_on_a_gpu_is_learned(operator: str, variant: str, dtype: str) -> None:
-    """Its kernels take 6 µs, and 20 ns an element of the longest loops, beyond launch and roofs, and reach 0.7 of the arithmetic."""
+    """Beyond launch and roofs its kernels take 6 µs and 20 ns an element of the longest loops; they reach 0.7 of the arithmetic."""
     shared = {"samples": (4e12,), "level": "HBM", "variant": "plain"}
     plain = Machine(
         name="NVIDIA H200", device="cuda:0", facts=H200.facts,

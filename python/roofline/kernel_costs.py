@@ -44,7 +44,7 @@ def overlapped_s(*parts_s: Any) -> Any:
 
 
 def cold_bytes(problem: Operator, cold: bool, *, gpu: bool) -> tuple[Any, Any, Any]:
-    """Compulsory bytes from memory, those written, and on a CPU small pages (of tensors below a huge one): each ends prefetching."""
+    """Compulsory bytes from memory, those written, and a CPU's small pages (of tensors below a huge one): each ends prefetching."""
     whole = [t for t in problem.tensors() if t.touched_bytes is None]  # of others some rows, which are no run of pages
     small = sum((t.moved_bytes * (t.size_bytes < HUGE_PAGE) for t in whole), 0)
     written = sum((t.moved_bytes for t in problem.outputs()), 0)
