@@ -314,6 +314,9 @@ def abbreviations(problem: Any) -> dict[str, Any]:
         names["scale_bytes"] = count * fields["scale_bits"] / 8 + 8 * (scales == "two_level")
     if problem.name == "quantized_matmul":
         names["shared"] = fields["columns"] * -(-fields["inner"] // (fields["group_size"] or fields["inner"]))
+    if problem.name == "embedding":
+        missed = Fraction(fields["vocabulary"] - 1, fields["vocabulary"]) ** fields["tokens"]
+        names["named"] = round(fields["vocabulary"] * (1 - missed), 9)  # beyond that the formula's logarithm errs
     if problem.name == "grouped_matmul":
         per_token, experts = fields["experts_per_token"], fields["experts"]
         names["routed"] = fields["tokens"] * (per_token + fields["shared_experts"])

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..counts import Array, smaller
+from ..counts import Array, whole
 from ..tensor_spec import TensorSpec, size_bytes
 from .base import Case, Facts, Variant
+from .grouped_matmul import expected_touched
 from .mapped import Moved
 
 
@@ -16,8 +17,8 @@ from .mapped import Moved
 class Embedding(Moved):
     """out[i] = table[ids[i]]: nothing is computed.
 
-    ids: [tokens] in int32, below vocabulary. table: [vocabulary, d_model]; a row is read for each token, and no more than there
-    are. out: [tokens, d_model]. Raises Error for bad fields.
+    ids: [tokens] in int32, below vocabulary. table: [vocabulary, d_model]; the rows are read that tokens drawn at random are
+    expected to name (`expected_touched`). out: [tokens, d_model]. Raises Error for bad fields.
     """
 
     tokens: int = 4096
@@ -43,7 +44,8 @@ class Embedding(Moved):
         return self.tokens
 
     def inputs(self) -> tuple[TensorSpec, ...]:
-        touched = size_bytes((smaller(self.tokens, self.vocabulary), self.d_model), self.dtype)
+        rows = expected_touched(self.tokens, self.vocabulary, 1)
+        touched = whole(rows * size_bytes((self.d_model,), self.dtype))
         table = (self.vocabulary, self.d_model)
         return (
             TensorSpec(name="ids", shape=(self.tokens,), dtype="int32", below=self.vocabulary),
