@@ -502,7 +502,7 @@ def true_s(problem: Operator, memory_s: float, rest_s: float, cold: bool, launch
 def kernel_times(operator: str, variant: str, noise: float = 0.0) -> Machine:
     """Standard problems whose times follow TRUE exactly, but for alternating `noise`."""
     plain, found = machine(), []
-    cases = [(True, case.problem) for case in OF_REPORTS if case.problem.name == operator]
+    cases = [(case.cold, case.problem) for case in OF_REPORTS if case.problem.name == operator]
     for index, (cold, problem) in enumerate((*cases, *drawn_for(operator, variant, "fp32", "cpu", 2))):
         p = predict(plain, problem, variant=variant, level="DRAM" if cold else "L2")
         memory_s, rest_s = memory_and_rest_s(p.parts)
