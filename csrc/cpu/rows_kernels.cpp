@@ -159,7 +159,8 @@ template <class T, bool NonTemporal, bool Residual>
 ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T* y, std::int64_t rows, std::int64_t columns,
                                      double eps) {
   using V = VecOf<T>;
-  const std::int64_t most = least(kLanes, rows_together(columns * sizeof(T))), step = most * columns;
+  constexpr int kStreams = Residual ? 4 : 3;
+  const std::int64_t most = rows_of_block<NonTemporal, kStreams>(columns * sizeof(T)), step = most * columns;
   float scale[kLanes] = {};
   Pace pace;
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
@@ -183,7 +184,7 @@ ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T
     rest();
     store(scale, over_root(found.sum[0], columns, eps));
   };
-  in_blocks<V, NonTemporal, Residual ? 4 : 3>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
+  in_blocks<V, NonTemporal, kStreams>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
     return [weight, from = (Residual ? residual : x) + (row + r) * columns, by = set1(scale[r])](std::int64_t i, int n)
                __attribute__((always_inline)) {
       return inexact(each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, by), w); }, take<V>(from + i, n, 0),
@@ -229,7 +230,7 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
   auto* weight = static_cast<const T*>(weight_);
   auto* bias = static_cast<const T*>(bias_);
   const Vec count = set1(static_cast<float>(columns));
-  const std::int64_t most = least(kLanes, rows_together(columns * sizeof(T))), step = most * columns;
+  const std::int64_t most = rows_of_block<NonTemporal, 4>(columns * sizeof(T)), step = most * columns;
   float centre[kLanes] = {}, scale[kLanes] = {};
   Pace pace;
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {

@@ -175,10 +175,20 @@ ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::
   }
 }
 
+// Whether L1 keeps what the steps of a row go through: so many streams of as many bytes.
+constexpr bool fits_l1(std::int64_t streams, std::int64_t row_bytes) { return streams * row_bytes <= 48 << 10; }
+
+// Rows of a block: as many as L1 keeps. Of longer ones that L2 keeps two, where results go past the caches: see `blocks_in_turn`.
+template <bool NonTemporal, int Streams>
+constexpr std::int64_t rows_of_block(std::int64_t row_bytes) {
+  return NonTemporal && !fits_l1(Streams, row_bytes) && row_bytes <= 64 << 10 ? 2 : least(kLanes, rows_together(row_bytes));
+}
+
 // The same with non-temporal stores: results of one block are stored while the first pass over the next one reads. Streams: rows
 // of memory that a row's steps go through; where these do not fit into L1, rows of whole lines are stored from either end in turn, for
-// it still holds the last of them. 0: result i is stored in step i.
-template <class V, bool Whole, int Streams, class T, class First, class Result>
+// it still holds the last of them. 0: result i is stored in step i. Pairs: of two rows side by side in every other step, so that what
+// both read of a weight comes from L2 once.
+template <class V, bool Whole, int Streams, bool Pairs, class T, class First, class Result>
 ROOFLINE_INLINE void blocks_in_turn(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
   Outgoing<Whole> outgoing(y);
   const auto put_rows = [&](std::int64_t row, int begin, int end) __attribute__((always_inline)) {
@@ -190,21 +200,31 @@ ROOFLINE_INLINE void blocks_in_turn(T* y, std::int64_t most, std::int64_t rows, 
       }
     }
   };
-  constexpr std::int64_t kL1Bytes = 48 << 10;
-  const bool fits = Streams * columns * std::int64_t{sizeof(T)} <= kL1Bytes;
+  const bool fits = fits_l1(Streams, columns * std::int64_t{sizeof(T)});
   bool backward = false;
   int waiting = 0;  // rows of the block before that are yet to be stored
   std::int64_t before = 0;
   for (std::int64_t row = 0; row < rows; row += most) {
-    const int some = static_cast<int>(least(most, rows - row));
+    const int some = static_cast<int>(least(most, rows - row)), stored = Pairs && some < most ? 0 : some;
+    backward = Whole && !fits && !backward;
     first(row, some, [&](int r) __attribute__((always_inline)) {
-      backward = Whole && !fits && !backward;
-      return [&, any = waiting > 0, at = (before + r) * columns, value = result(before, r), begin = backward ? columns - kStep<V> : 0,
-              way = backward ? -1 : 1](std::int64_t i, int n) __attribute__((always_inline)) {
-        if constexpr (Whole && Streams > 0) i = begin + way * i;
-        if (any) outgoing.template put<T>(at + i, n, value(i, n));
-      };
-    }, [&]() __attribute__((always_inline)) { put_rows(before, some, waiting); });
+      const std::int64_t end = columns - kStep<V>;
+      if constexpr (Pairs)
+        return [&, any = waiting > 0 && stored > 0, at = before * columns, upper = result(before, 0), lower = result(before, 1),
+                begin = backward ? end - r * columns / 2 : r * columns / 2, way = backward ? -1 : 1](std::int64_t i, int n)
+                   __attribute__((always_inline)) {
+          if (!any || i / kStep<V> % 2) return;
+          i = begin + way * i / 2;
+          const auto one = upper(i, n), other = lower(i, n);
+          outgoing.template put<T>(at + i, n, one), outgoing.template put<T>(at + columns + i, n, other);
+        };
+      else
+        return [&, any = waiting > 0, at = (before + r) * columns, value = result(before, r), begin = backward ? end : 0,
+                way = backward ? -1 : 1](std::int64_t i, int n) __attribute__((always_inline)) {
+          if constexpr (Whole && Streams > 0) i = begin + way * i;
+          if (any) outgoing.template put<T>(at + i, n, value(i, n));
+        };
+    }, [&]() __attribute__((always_inline)) { put_rows(before, stored, waiting); });
     waiting = some, before = row;
   }
   put_rows(before, 0, waiting);
@@ -213,12 +233,16 @@ ROOFLINE_INLINE void blocks_in_turn(T* y, std::int64_t most, std::int64_t rows, 
 
 template <class V, bool NonTemporal, int Streams, class T, class First, class Result>
 ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
+  const std::int64_t row_bytes = columns * std::int64_t{sizeof(T)};
+  const bool whole = reinterpret_cast<std::uintptr_t>(y) % kLineBytes == 0 && row_bytes % kLineBytes == 0;
   if constexpr (!NonTemporal)
     in_blocks<V, (Streams > 0 && (kManyRegisters || sizeof(T) == 2))>(y, most, rows, columns, first, result);
-  else if ((reinterpret_cast<std::uintptr_t>(y) | static_cast<std::uintptr_t>(columns) * sizeof(T)) % kLineBytes == 0)
-    blocks_in_turn<V, true, Streams>(y, most, rows, columns, first, result);
+  else if (Streams > 0 && whole && most == 2 && !fits_l1(Streams, row_bytes) && columns % (2 * kStep<V>) == 0)
+    blocks_in_turn<V, true, Streams, true>(y, most, rows, columns, first, result);
+  else if (whole)
+    blocks_in_turn<V, true, Streams, false>(y, most, rows, columns, first, result);
   else
-    blocks_in_turn<V, false, 0>(y, most, rows, columns, first, result);
+    blocks_in_turn<V, false, 0, false>(y, most, rows, columns, first, result);
 }
 
 }  // namespace
