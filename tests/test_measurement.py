@@ -23,7 +23,7 @@ from roofline.measurement.devices import Device, provenance
 from roofline.measurement.probing import compute_probe, fastest, level_of
 from roofline.measurement.tensors import allocate_all, bind, check
 from roofline.measurement.timing import prepare, with_plausibility
-from roofline.operators import MixedIntensity, QuantizedMatmul
+from roofline.operators import Embedding, MixedIntensity, QuantizedMatmul
 from roofline.probes.bandwidth import STREAM, dram_array_bytes, size_problem, stream_candidates, stream_problem
 from roofline.probes.base import want
 from roofline.probes.compute import fma_isas, fma_problem
@@ -183,6 +183,17 @@ def test_a_launch_touches_the_packed_copy_of_its_weights_alone() -> None:
     a, weights, c = 3 * 1024 * 4, 1024 * 512 * 4, 3 * 512 * 4
     assert prepared.plan["packed_bytes"] == weights  # whole strips
     assert prepared.working_set_bytes() == a + weights + c + prepared.plan["workspace_bytes"]
+
+
+@pytest.mark.parametrize("flush", ["clflushopt", ""])
+def test_rows_of_a_large_table_are_cold_too(monkeypatch: pytest.MonkeyPatch, flush: str) -> None:
+    device = open_device("cpu")
+    monkeypatch.setattr("roofline.measurement.timing.last_cache", lambda facts: 1 << 20)
+    monkeypatch.setitem(device.facts, "flush", flush)
+    table = Embedding(tokens=8, vocabulary=4096, d_model=1024, dtype="fp32")  # 16 MiB, of which 32 KiB are read
+    few, many = (prepare(device, table.replace(tokens=tokens), "fused", "cold", 0) for tokens in (8, 4096))
+    assert few.flush_each and len(few.sets) == 1
+    assert not many.flush_each
 
 
 def test_many_passes_add_up() -> None:

@@ -42,7 +42,11 @@ class TensorSpec:
         return size_bytes(self.shape, self.dtype, self.bits)  # type: ignore[no-any-return]
 
     @property
+    def used_bytes(self) -> int:
+        """What one launch reads or writes of it."""
+        return self.size_bytes if self.touched_bytes is None else self.touched_bytes
+
+    @property
     def moved_bytes(self) -> int:
-        """Compulsory bytes: every touched byte once; twice (read and written) where it is updated in place."""
-        touched = self.size_bytes if self.touched_bytes is None else self.touched_bytes
-        return touched * (2 if self.role == "in_out" else 1)
+        """Compulsory bytes: every used byte once; twice (read and written) where it is updated in place."""
+        return self.used_bytes * (2 if self.role == "in_out" else 1)

@@ -49,11 +49,10 @@ class Prepared:
     def working_set_bytes(self) -> int:
         """What one launch touches: tensors, of weights as much of their packed copy where there is one, and workspace."""
         specs = [t for t in self.problem.tensors() if not t.link]
-        touched = {t.name: t.size_bytes if t.touched_bytes is None else t.touched_bytes for t in specs}
-        weights = {t.name: t.size_bytes for t in specs if t.role == "constant"}
-        copied = int(self.plan.get("packed_bytes", 0)) / max(sum(weights.values()), 1)  # of each byte of weights
-        own = sum(size for name, size in touched.items() if name not in weights)
-        read = sum(touched[name] for name in weights)
+        weights = [t for t in specs if t.role == "constant"]
+        copied = int(self.plan.get("packed_bytes", 0)) / max(sum(t.size_bytes for t in weights), 1)  # of each byte of weights
+        own = sum(t.used_bytes for t in specs if t.role != "constant")
+        read = sum(t.used_bytes for t in weights)
         return own + math.ceil(read * max(copied, 1.0)) + int(self.plan.get("workspace_bytes", 0))
 
     @property
@@ -109,13 +108,14 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
     flush_each = False
     if cache_state == "cold":
         cache, footprint = last_cache(device.facts), problem.footprint_bytes()
+        used = sum(t.used_bytes for t in problem.tensors() if not t.link)
         if device.facts.get("flush"):  # the lines of one set, before each launch, unless most of them are gone by then
-            flush_each = 0 < footprint < 4 * cache
+            flush_each = 0 < used < 4 * cache
         else:
             # Between two launches on the same set the tensors of the others pass: four caches' worth, since stores may bypass the
-            # cache and its replacement may keep old lines.
-            wanted = 1 if footprint >= 8 * cache else 1 + math.ceil(4 * cache / max(footprint, 1))
-            flush_each = footprint > 0 and wanted > MOST_SETS
+            # cache and its replacement may keep old lines. A few rows of a large table would take many tables.
+            wanted = 1 if used >= 8 * cache else 1 + math.ceil(4 * cache / max(used, 1))
+            flush_each = used > 0 and (wanted > MOST_SETS or (wanted > 1 and used < footprint))
             workspace = int(plan.get("workspace_bytes", 0)) + int(plan.get("packed_bytes", 0))
             # Workspace and packed operands come once per set too, and count towards the same distance between launches.
             if workspace and not flush_each:

@@ -41,9 +41,9 @@ def _of_reports() -> Iterator[Case]:
     yield Case("prefill", ops.Attention(seq_q=768, seq_kv=768, heads=4, head_dim=96), MAIN)
     yield Case("causal", ops.Attention(seq_q=1280, seq_kv=1280, heads=3, head_dim=80, causal=True), MAIN)
     yield Case("decode", ops.Attention(seq_q=1, seq_kv=6144, head_dim=96), MAIN)
-    yield Case("backward", ops.AttentionBackward(heads=2, seq_q=384, seq_kv=384, head_dim=96), HALF)
+    yield Case("backward", ops.AttentionBackward(heads=3, seq_q=640, seq_kv=640, head_dim=128), HALF)
     yield Case("decode", ops.CachedAttention(heads=16, kv_heads=4, seq_kv=6144, head_dim=96), HALF)
-    yield Case("many heads", ops.MlaDecode(heads=96, seq_kv=1280, kv_lora_rank=448), HALF)
+    yield Case("many heads", ops.MlaDecode(heads=112, seq_kv=3072, kv_lora_rank=384), HALF)
     mla = ops.MlaPrefill(heads=3, seq_q=288, seq_kv=672, qk_nope_head_dim=96, qk_rope_head_dim=48, v_head_dim=112, causal=True)
     yield Case("prefill", mla, HALF)
     yield Case("large", ops.Matmul(rows=640, columns=1152, inner=896), MAIN)
@@ -62,7 +62,7 @@ def _of_reports() -> Iterator[Case]:
     for of in of_elements:
         yield Case("large", of.make(elements=12 << 20), dtypes[of])
     yield Case("tokens", ops.Rope(seq_q=1536, heads=12, kv_heads=4, head_dim=96), HALF)
-    yield Case("tokens", ops.Embedding(tokens=1536, vocabulary=6144, d_model=3072), HALF)
+    yield Case("tokens", ops.Embedding(tokens=3072, vocabulary=6144, d_model=3072), HALF)
     for router in (ops.TopkSoftmax, ops.TopkSigmoid):
         yield Case("tokens", router(tokens=3072, experts=192), FULL)
     # Memory that is slow just now hides arithmetic, which these show.
