@@ -3,7 +3,7 @@
 import pytest
 
 from roofline.measurement import Policy, open_device
-from roofline.measurement.timing import prepare
+from roofline.measurement.preparing import prepare
 from roofline.operators import Fma
 
 POLICY = Policy(warmup_min_s=0.02, warmup_max_s=0.05, min_s=0.05, max_s=0.1, bracket_s=0.004, tries=1)

@@ -443,11 +443,11 @@ def test_limits_are_those_of_the_code() -> None:
     assert (constants["kContendedShare"], constants["kForeignCores"], constants["kRoofMoved"]) == ("0.02", "0.03", "0.05")
     assert (constants["kSteady"], constants["kSteadyBatches"]) == ("0.005", "5")
     from roofline.machine import curve, empirical, fit, statistics
-    from roofline.measurement import measure
+    from roofline.measurement import measure, preparing
     from roofline.probes import ALIGNED
 
     module = sys.modules[measure.__module__]
-    assert (module.IMPLAUSIBLE, module.MOST_SETS) == (1.03, 64)
+    assert (module.IMPLAUSIBLE, preparing.MOST_SETS) == (1.03, 64)
     assert (statistics.MODE_GAP, statistics.MODE_SHARE) == (0.20, 0.15)
     assert (fit.HUBER, fit.WIDTH_FLOOR, fit.DRAWS, fit.SHARP, fit.MISFIT) == (0.02, 0.005, 500, 1 / 20, 0.10)
     assert (fit.ARTEFACT, fit.STEP, empirical.REACHES, empirical.SETTLED, empirical.SUSTAINED_S) == (0.05, 0.04, 0.95, 0.5, 10)

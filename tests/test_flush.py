@@ -6,8 +6,8 @@ import statistics
 import pytest
 
 from roofline.measurement import Policy, open_device
+from roofline.measurement.preparing import prepare
 from roofline.measurement.tensors import check
-from roofline.measurement.timing import prepare
 from roofline.operators import Attention, Operator, Softmax, Stream
 from roofline.units import KIB, MIB
 

@@ -13,7 +13,7 @@ CHILD = """
 import resource
 from roofline.errors import OutOfMemory
 from roofline.measurement import open_device
-from roofline.measurement.timing import prepare
+from roofline.measurement.preparing import prepare
 from roofline.operators import Relu
 
 device = open_device("cpu", 1)

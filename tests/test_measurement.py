@@ -20,9 +20,10 @@ from roofline import Attention, AttentionBackward, Error, Matmul, OutOfMemory, P
 from roofline.measurement import attempt, default_device, disturbances, open_device
 from roofline.measurement.callables import stream_handle
 from roofline.measurement.devices import Device, provenance
+from roofline.measurement.preparing import prepare
 from roofline.measurement.probing import compute_probe, fastest, level_of
 from roofline.measurement.tensors import allocate_all, bind, check
-from roofline.measurement.timing import prepare, with_plausibility
+from roofline.measurement.timing import with_plausibility
 from roofline.operators import Embedding, MixedIntensity, QuantizedMatmul
 from roofline.probes.bandwidth import STREAM, dram_array_bytes, size_problem, stream_candidates, stream_problem
 from roofline.probes.base import want
@@ -188,7 +189,7 @@ def test_a_launch_touches_the_packed_copy_of_its_weights_alone() -> None:
 @pytest.mark.parametrize("flush", ["clflushopt", ""])
 def test_rows_of_a_large_table_are_cold_too(monkeypatch: pytest.MonkeyPatch, flush: str) -> None:
     device = open_device("cpu")
-    monkeypatch.setattr("roofline.measurement.timing.last_cache", lambda facts: 1 << 20)
+    monkeypatch.setattr("roofline.measurement.preparing.last_cache", lambda facts: 1 << 20)
     monkeypatch.setitem(device.facts, "flush", flush)
     table = Embedding(tokens=8, vocabulary=4096, d_model=1024, dtype="fp32")  # 16 MiB, of which 32 KiB are read
     few, many = (prepare(device, table.replace(tokens=tokens), "fused", "cold", 0) for tokens in (8, 4096))

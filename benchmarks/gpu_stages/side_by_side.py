@@ -24,8 +24,8 @@ from roofline.errors import Error
 from roofline.machine import Machine, memory_level
 from roofline.measurement import Policy, attempt, open_device
 from roofline.measurement.devices import Device
+from roofline.measurement.preparing import prepare
 from roofline.measurement.probing import bandwidth_probe
-from roofline.measurement.timing import prepare
 from roofline.operators import OPERATORS, Operator
 from roofline.results import append_to
 

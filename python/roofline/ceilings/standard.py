@@ -13,9 +13,10 @@ from ..errors import Error
 from ..machine import MOVED, KernelTime, Machine
 from ..measurement import Policy
 from ..measurement.devices import Device, exclusive
+from ..measurement.preparing import prepare
 from ..measurement.probing import Ready, roofs_of
 from ..measurement.tensors import check
-from ..measurement.timing import from_rates, prepare, roofs_seen, timed
+from ..measurement.timing import from_rates, roofs_seen, timed
 from ..model import Roofs
 from ..operators import Operator
 from ..prediction import memory_and_rest_s

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _once(device: Any, problem: Any, variant: str | None, seed: int, screen: Terminal) -> int:
-    from ..measurement.timing import prepare
+    from ..measurement.preparing import prepare
 
     prepared = prepare(device, problem, variant, "warm", seed)
     prepared.sets[0].run(profiled=True)
