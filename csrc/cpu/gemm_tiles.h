@@ -65,9 +65,10 @@ ROOFLINE_INLINE void fetch_row(const char* c) {
 
 // sums[Rows][Halves] of a[Rows][n] b[n][Halves kLanes], while memory is fetched: a line every Apart bytes, `ahead` bytes further
 // in b; where Apart is 0, `ahead` bytes at `next` every four steps, and every eight a row of c, which is written later. All rows
-// at once would fill the queue of what the first cache misses, and unfetched ones hold up the stores. Few rows add up in several
-// phases: a multiply-add waits four cycles for the one before.
-template <class B, int Apart, int Rows, int Halves, class A>
+// at once would fill the queue of what the first cache misses, and unfetched ones hold up the stores. What is Later bytes behind
+// `next` goes to the second cache, and no row of a is fetched then. Few rows add up in several phases: a multiply-add waits four
+// cycles for the one before.
+template <class B, int Apart, Index Later = 0, int Rows, int Halves, class A>
 ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][Halves], Index ahead = 0,
                               const char* next = nullptr, const char* c = nullptr, Index c_row_bytes = 0) {
   using Sum = typename B::Sum;
@@ -95,9 +96,12 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
   Index k = 0;
   const char* const end = c + Rows * c_row_bytes;
   for (; k + 4 <= n; k += 4) {
-    if (Apart == 0) A::template fetch<Rows>(a, k);
+    if (Apart == 0 && Later == 0) A::template fetch<Rows>(a, k);
     if (Apart == 0)
-      for (const char* const to = next + ahead; next < to; next += 64) __builtin_prefetch(next);
+      for (const char* const to = next + ahead; next < to; next += 64) {
+        __builtin_prefetch(next);
+        if (Later > 0) __builtin_prefetch(next + Later, 0, 2);
+      }
     if (Apart == 0 && k % 8 == 0 && c < end) {
       fetch_row(c);
       c += c_row_bytes;
@@ -129,9 +133,11 @@ ROOFLINE_INLINE Index rows_at_once(const GemmPart& part) {
 ROOFLINE_INLINE bool is_read_once(const GemmPart& part) { return part.streams == 1 && part.rows <= rows_at_once(part); }
 
 // into[Rows][kWidth] += a[Rows][n] b[n][kWidth]. Hardware fetches what is read once, faster than by a request for each line: one
-// for four lines helps where pages begin. But it looks not far enough ahead where rows take as long as memory does.
+// for four lines helps where pages begin. But it looks not far enough ahead where rows take as long as memory does. Tiles that
+// share a chunk share the requests for the next one, `fetch` bytes from `next` on every four rows of b. A busy memory drops those
+// to the second cache, and none to the first: these come later, for what is still missing.
 template <class B, bool Ahead, int Rows>
-void add_product(const GemmPart& part, const float* a, const char* b, Index n, float* into) {
+void add_product(const GemmPart& part, const float* a, const char* b, Index n, float* into, const char* next, Index fetch) {
   constexpr Index kLineWords = kWidth * 64 / B::kRowBytes, kFastWords = 80;
   constexpr bool kFast = Rows * kLineWords <= kFastWords && 4 * B::kRowBytes >= 256;
   Vec sums[Rows][2];
@@ -140,8 +146,10 @@ void add_product(const GemmPart& part, const float* a, const char* b, Index n, f
   const bool once = is_read_once(part);
   if (Ahead && kFast && once)
     multiply<B, 256>(words, b, n, sums, kInFlight);
+  else if (Ahead && !fetch)
+    multiply<B, 64>(words, b, n, sums, once ? kShorter : in_flight(part));
   else
-    multiply<B, Ahead ? 64 : 0>(words, b, n, sums, !Ahead ? 0 : once ? kShorter : in_flight(part));
+    multiply<B, 0, Ahead ? 2 * kInFlight : 0>(words, b, n, sums, fetch, next);
 #pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
@@ -239,9 +247,13 @@ ROOFLINE_INLINE void in_tiles(Index rows, Part part, Index most = kTileRows) {
 // The sums of all rows with a chunk of a strip in registers' format: sums[rows][kWidth] += a[rows][n] b[n][kWidth].
 template <class B, bool Ahead>
 ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* b, Index n, float* sums) {
+  const Index together = rows_at_once(part), tiles = (part.rows + together - 1) / together;
+  const Index fetch = Ahead && tiles > 1 ? (4 * B::kRowBytes / tiles + 63) / 64 * 64 : 0;
+  const char* next = b + in_flight(part);
   in_tiles(part.rows, [&](Index row, Index rows) {
-    OfRows::kAdd<B, Ahead>[rows - 1](part, a + row * part.row_words(), b, n, sums + row * kWidth);
-  }, rows_at_once(part));
+    OfRows::kAdd<B, Ahead>[rows - 1](part, a + row * part.row_words(), b, n, sums + row * kWidth, next, fetch);
+    next += n / 4 * fetch;
+  }, together);
 }
 
 // Few rows. Strips says how a strip is stored: `bytes` of one, `after` a row of b the next chunk's first one, and
