@@ -28,14 +28,13 @@ from .transformer import (
     ranks_on,
 )
 from .transformer import Given as Model
-from .transformer.advice import ALL_TOUCHED, narrower
+from .transformer.advice import ALL_TOUCHED, MANY, narrower
 from .transformer.many import options_of
 from .units import MISSING, fmt_number, fmt_percent, fmt_si
 from .words import arguments_checked, split, whole
 
 ALL, PRODUCTS, ATTENTION, REST, LINK = "all", "linear layers", "attention", "element-wise", "collectives"
 KINDS = (PRODUCTS, ATTENTION, REST, LINK)
-MANY = 4096  # sequences: with so many every expert is touched, and bytes grow by a constant for each
 WORTH = 1.05  # smaller gains are not called a help
 SHOWN = 2  # changes in a row, the best first
 

@@ -25,15 +25,16 @@ from .quantization import Quantization
 from .records import ModelPrediction
 
 DRAFTED = 4  # tokens of a speculative step
+MANY = 64  # sequences, and twice as many, whose FLOPs and bytes tell how both grow
 ALL_TOUCHED = 40  # times experts over experts_per_token: with so many tokens e^-40 of the experts are left out
 
 
 def _crossings(config: TransformerConfig, phase: Phase, machine: Machine, options: Options) -> list[Crossing]:
     """The crossing of a phase; of several decode steps at once, all with the same kernels (`uniform`), that of each."""
-    first = 1
+    first = MANY
     if config.experts:
         each = max(s.seq_q for step in phase.steps() for s in step.segments)
-        first = math.ceil(ALL_TOUCHED * config.experts / config.experts_per_token / each)
+        first = max(first, math.ceil(ALL_TOUCHED * config.experts / config.experts_per_token / each))
     first = math.ceil(first / options.ep) * options.ep
     few, many = (
         calls_of(config, phase.replace(batch=batch), tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused)
@@ -60,7 +61,7 @@ def _crossings(config: TransformerConfig, phase: Phase, machine: Machine, option
 def ridge_batch(found: ModelPrediction, machine: Machine) -> Crossing:
     """The batch at which the phase of `found` as a whole (FLOPs of products over all bytes) reaches the ridge point of `machine`.
 
-    FLOPs and bytes are linear in the batch, so two batches give both. Experts are taken as all touched, as they are in any batch
+    FLOPs and bytes are linear in the batch (but for an embedding of tokens that share rows), so two batches give both. Experts are taken as all touched, as they are in any batch
     that is near a ridge. The ridge is that of the product with most FLOPs, with the prediction's utilisation.
     """
     return _crossings(found.config, found.phase, machine, found.options)[0]
