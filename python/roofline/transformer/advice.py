@@ -62,7 +62,8 @@ def ridge_batch(found: ModelPrediction, machine: Machine) -> Crossing:
     """The batch at which the phase of `found` as a whole (FLOPs of products over all bytes) reaches the ridge point of `machine`.
 
     FLOPs and bytes are linear in the batch (but for an embedding whose tokens share rows), so two batches give both. Experts are
-    taken as all touched, as they are in any batch that is near a ridge. The ridge is that of the product with most FLOPs, with the prediction's utilisation.
+    taken as all touched, as they are in any batch that is near a ridge. The ridge is that of the product with most FLOPs, with the
+    prediction's utilisation.
     """
     return _crossings(found.config, found.phase, machine, found.options)[0]
 
