@@ -63,7 +63,7 @@ def test_the_start_of_a_kernel_on_a_gpu_is_learned(operator: str, variant: str, 
 
     def true_s(problem: Operator, parts: Mapping[str, float]) -> float:
         memory_s, rest_s = memory_and_rest_s(parts)
-        start_s = 6e-6 + 20e-9 * problem.chain({"variant": variant}, 132)
+        start_s = 6e-6 + 20e-9 * problem.critical_path({"variant": variant}, 132)
         return float(parts["launch"] + start_s + (memory_s**2 + (rest_s / 0.7) ** 2) ** 0.5)
 
     kernels, errors, before = [], [], []
@@ -92,12 +92,12 @@ def test_the_start_of_a_kernel_on_a_gpu_is_learned(operator: str, variant: str, 
 
 def test_the_busiest_multiprocessor_of_a_gpu_goes_through_so_many_elements() -> None:
     prefill = Attention(batch=2, heads=8, kv_heads=8, seq_q=1024, seq_kv=1024, head_dim=64)
-    assert prefill.chain({"variant": "tiled"}, 132) == 2 * 1024, "256 blocks of 64 queries: two on one of 132"
-    assert prefill.chain({"variant": "split_kv"}, 132) == 0, "keys are shared too"
+    assert prefill.critical_path({"variant": "tiled"}, 132) == 2 * 1024, "256 blocks of 64 queries: two on one of 132"
+    assert prefill.critical_path({"variant": "split_kv"}, 132) == 0, "keys are shared too"
     # Scores: 16 x 8 x 8 blocks of 128, eight on one of 132, of 64 each; then 16 x 8 x 1 blocks of 1024 keys.
-    assert prefill.chain({"variant": "naive"}, 132) == 8 * 64 + 1024
-    assert Matmul(rows=129, columns=256, inner=512).chain({"variant": "library"}, 132) == 512
-    assert RmsNorm(rows=100, columns=4096).chain({"variant": "fused"}, 132) == 4096
+    assert prefill.critical_path({"variant": "naive"}, 132) == 8 * 64 + 1024
+    assert Matmul(rows=129, columns=256, inner=512).critical_path({"variant": "library"}, 132) == 512
+    assert RmsNorm(rows=100, columns=4096).critical_path({"variant": "fused"}, 132) == 4096
 
 
 def test_rows_that_vectors_cross_are_far_from_others_on_a_gpu() -> None:

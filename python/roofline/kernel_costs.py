@@ -30,7 +30,7 @@ LEAST, MOST = 0.3, 100.0  # of the factors
 # Upper ends of what is usual: what no standard problem shows stays well below.
 BYTE_S, WRITE_S, LOOP_S, START_S, PAGE_S, JOINS = 100e-12, 200e-12, 10e-9, 0.5e-6, 200e-9, 4.0
 RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
-GPU_BYTE_S, GPU_WRITE_S, ELEMENT_S = 1e-12, 1e-12, 100e-9  # ELEMENT_S instead of LOOP_S: see `Variant.chain`
+GPU_BYTE_S, GPU_WRITE_S, ELEMENT_S = 1e-12, 1e-12, 100e-9  # ELEMENT_S instead of LOOP_S: see `Variant.critical_path`
 FEWER = 16  # standard problems of a variant than these say little of one more
 STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
 SMALL_PAGE, HUGE_PAGE = 4096, 2 << 20
@@ -71,10 +71,10 @@ def of_longest_thread(
 ) -> tuple[Any, Any, Any]:
     """Seconds of memory and of the rest, and loops, of the thread with the most work; the rest includes padding (`padding`).
 
-    Of a GPU: the loops of the busiest multiprocessor (`Variant.chain`). Its memory and arithmetic serve the others meanwhile.
+    On a GPU the loops are those of its busiest multiprocessor (`Variant.critical_path`); the others use memory and units meanwhile.
     """
     if sms:
-        return memory_s, rest_s, problem.chain({"variant": variant}, sms)
+        return memory_s, rest_s, problem.critical_path({"variant": variant}, sms)
     uneven = unevenness(problem, variant, threads)
     return memory_s * uneven**ALONE, rest_s * uneven * padding(problem, width), problem.loops() * uneven
 
@@ -91,7 +91,7 @@ class KernelCosts:
     operands come from memory, and page_s for each small page of them. joins: the time that its threads wait for each other inside
     the kernel, over the time of its launches: both are longer where two cores are farther apart.
     tile: rows and columns of the tiles that its products are computed in; 1 where no timed kernel says (`padding`).
-    variant, threads, sms: what tells how evenly its threads or multiprocessors share the work (`unevenness`, `Variant.chain`).
+    variant, threads, sms: what tells how evenly threads or multiprocessors share work (`unevenness`, `Variant.critical_path`).
     nearby: how the standard problems differ from what these say, and so problems near them.
     replaced: of a kernel in a dtype that no standard problem has, which ones stand for it.
     """

@@ -80,7 +80,7 @@ def features_of(
     first = next((t for t in tensors if len(t.shape) > 1), tensors[0])
     lines = np.multiply(first.shape[-1], dtype(first.dtype).bits) / (8 * LINE_BYTES)
     found.append(1.0 * (lines == np.floor(lines)))
-    if gpu:  # which loads up to VECTOR_BYTES at once, of rows that all begin at a multiple of as many
+    if gpu:  # the alignment of rows decides how many bytes a load takes, up to VECTOR_BYTES
         aligned: Any = VECTOR_BYTES
         for row, bits in ((t.shape[-1], dtype(t.dtype).bits) for t in tensors if len(t.shape) > 1):
             aligned = np.gcd(aligned, np.asarray(row).astype(np.int64) * bits // 8)

@@ -32,7 +32,7 @@ LAUNCH = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=5e-5, min_samples=3,
 # How long a roof holds before it is measured again: least, first and most. Memory has been seen to double within minutes, and
 # arithmetic to halve while other guests use the same cores. The time doubles where the roof did not move, and else is a quarter.
 FRESH_S = (0.5, 4.0, 16.0)
-FRESH_GPU_S = (0.5, 60.0, 240.0)  # a GPU serves nobody else, and has more roofs than problems of one kernel in 16 s
+FRESH_GPU_S = (0.5, 60.0, 240.0)  # a GPU's roofs keep still, and a turn through all its kernels takes longer than 16 s
 # A roof is also measured again when launches take this many times as long or as short as then: two hardware threads of one core
 # give half the arithmetic of two cores. Around the few problems of reports it always is: one wrong roof would move the costs of a
 # kernel.

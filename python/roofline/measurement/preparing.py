@@ -85,17 +85,17 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
     if reason := device.missing(problem.name, chosen, getattr(problem, "dtype", "fp32")):
         raise Unsupported(f"{problem.name} {chosen}: {reason}")
     # Memory is only taken when it is touched, so that the sum is asked for before the parts.
-    need, have = problem.footprint_bytes(), device.core.available_bytes()
-    if need > have:
+    footprint, have = problem.footprint_bytes(), device.core.available_bytes()
+    if footprint > have:
         raise OutOfMemory(
-            f"{problem.name}: its tensors take {fmt_bytes(need)}, {fmt_bytes(have)} are available; use smaller dimensions"
+            f"{problem.name}: its tensors take {fmt_bytes(footprint)}, {fmt_bytes(have)} are available; use smaller dimensions"
         )
     tensors = [allocate_all(device, problem, seed)]
     sets = [bind(device, problem, chosen, tensors[0])]
     plan = {"variant": chosen, **sets[0].plan}
     flush_each = False
     if cache_state == "cold":
-        cache, footprint = last_cache(device.facts), problem.footprint_bytes()
+        cache = last_cache(device.facts)
         used = sum(t.used_bytes for t in problem.tensors() if not t.link)
         if device.facts.get("flush"):  # the lines of one set, before each launch, unless most of them are gone by then
             flush_each = 0 < used < 4 * cache

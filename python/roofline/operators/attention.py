@@ -97,7 +97,7 @@ class Parts(Variant):
         product = problem.products()[0]
         return product.count * ceil_div(product.rows, 64) * larger(product.columns // 192, 1)
 
-    def chain(self, problem: Any, sms: int) -> Any:
+    def critical_path(self, problem: Any, sms: int) -> Any:
         return 0  # keys are in as many ranges as there are multiprocessors
 
     def traffic(self, problem: Any, plan: Facts) -> dict[str, int]:
@@ -114,7 +114,7 @@ class Tiled(Parts):
     def pieces(self, problem: Any) -> Any:
         return problem.batch * (problem.heads // problem.group) * ceil_div(problem.group * problem.seq_q, 64)
 
-    def chain(self, problem: Any, sms: int) -> Any:
+    def critical_path(self, problem: Any, sms: int) -> Any:
         return ceil_div(self.pieces(problem), sms) * problem.seq_kv
 
     def work(self, problem: Any, plan: Facts) -> dict[str, int]:
@@ -152,8 +152,8 @@ class _SplitKv(Tiled):
     def pieces(self, problem: Attention) -> Any:
         return Parts.pieces(self, problem)
 
-    def chain(self, problem: Any, sms: int) -> Any:
-        return Parts.chain(self, problem, sms)
+    def critical_path(self, problem: Any, sms: int) -> Any:
+        return Parts.critical_path(self, problem, sms)
 
     def suits(self, problem: Attention, device: str) -> bool:
         # A few queries of each head, as in decode: blocks of queries alone would leave lanes of vectors and most of a GPU idle.

@@ -72,7 +72,7 @@ class Variant:
         """In how many pieces a CPU's threads share the work, about; 0 where there always are more than threads. 1 wakes none."""
         return 0
 
-    def chain(self, problem: Any, sms: int) -> Any:
+    def critical_path(self, problem: Any, sms: int) -> Any:
         """Elements that the innermost loops of the busiest of a GPU's `sms` multiprocessors go through one after another, about.
 
         Products are in blocks of BLOCK rows and columns, which the multiprocessors share evenly; of a row all is one loop.
@@ -273,9 +273,9 @@ class Operator(ByName):
         """How much there is to share: see `Variant.pieces`."""
         return self._variant(plan).pieces(self)
 
-    def chain(self, plan: Facts, sms: int) -> Any:
-        """How much there is to do one after another: see `Variant.chain`."""
-        return self._variant(plan).chain(self, sms)
+    def critical_path(self, plan: Facts, sms: int) -> Any:
+        """How much a GPU does one after another: see `Variant.critical_path`."""
+        return self._variant(plan).critical_path(self, sms)
 
     # -- derived ----------------------------------------------------------------------------------------------------------
 

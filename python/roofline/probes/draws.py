@@ -68,7 +68,7 @@ def in_dtype(problem: Operator, dtype: str, backend: str = "cpu") -> Operator:
     if backend != "cpu" and dtype_named(dtype).bits <= 8:
         names = {"columns", "inner"} & set(problem.field_names())
         follows |= {name: ceil_div(getattr(problem, name), _ALIGNED) * _ALIGNED for name in names}
-        if problem.name == "bmm":
+        if "out_dtype" in follows:
             follows["out_dtype"] = _SUMS_ON_GPUS.get(dtype, dtype)
     if problem.name == "grouped_matmul":
         follows["weight_bits"] = dtype_named(dtype).bits
