@@ -17,7 +17,7 @@ from roofline import CoreToCore, Error, ForkJoin, OutOfMemory, PointerChase, Pol
 from roofline.measurement import open_device
 from roofline.measurement.probing import Ready, ready
 from roofline.measurement.tensors import allocate_all, check, huge_page_share
-from roofline.measurement.timing import freezer, from_roofs
+from roofline.measurement.timing import freezer, from_roofs, launches_moved
 from roofline.probes.bandwidth import STREAM
 from roofline.probes.latency import CHASE, CORE_TO_CORE, HOPS, HOST_CALL, LAUNCH, chase_problem
 from roofline.results import roof_value
@@ -259,6 +259,18 @@ def test_a_disturbed_bracket_of_the_launch_binds_nothing() -> None:
     m = measurement(Relu(), (2e-6,) * 3, bytes={"compulsory": 1000}, brackets=(bracket(tuple(memory)), start))
     assert m.bound == "DRAM"
     assert m.share_of_bracket == pytest.approx(0.5)
+
+
+def test_a_point_is_disturbed_where_launches_change_by_more_than_a_twentieth_of_its_time() -> None:
+    def why(before_s: float, after_s: float, launch_s: float, time_s: float) -> str:
+        launch = bracket((before_s,) * 3, "fork-join", kind="latency", after_samples=(after_s,) * 3)
+        return launches_moved((bracket((30e9,) * 3), launch), {"parts": {"DRAM": 1e-6, "launch": launch_s}, "time_s": time_s})
+
+    assert why(0.12e-6, 0.6e-6, 0.12e-6, 1.5e-6) == "a launch took 120 ns and 600 ns before and after the measurement"
+    assert why(0.6e-6, 0.12e-6, 0.6e-6, 2e-6)
+    assert not why(0.12e-6, 0.6e-6, 0.12e-6, 10e-6), "4.8 %"
+    assert not why(0.6e-6, 0.63e-6, 0.6e-6, 1.5e-6)
+    assert not launches_moved((bracket((30e9,) * 3),), {"parts": {"DRAM": 1e-6}, "time_s": 1e-6})
 
 
 # -- huge pages ---------------------------------------------------------------------------------------------------------------

@@ -489,14 +489,14 @@ def test_a_datasheet_knows_no_knee() -> None:
 
 # -- what kernels take beyond their parts ---------------------------------------------------------------------------------
 
-TRUE = KernelCosts(memory=1.0, caches=1.15, byte_s=25e-12, loop_s=9e-9, start_s=0.3e-6, cold_s=0.2e-6, joins=1.5)
+TRUE = KernelCosts(memory=1.0, caches=1.15, byte_s=25e-12, loop_s=9e-9, start_s=0.3e-6, cold_s=0.2e-6, joins=1.5, cold_joins=0.8)
 
 
 def true_s(problem: Operator, memory_s: float, rest_s: float, cold: bool, launch_s: float) -> float:
     """What TRUE says, written out."""
     own_s = 25e-12 * problem.compulsory_bytes() * cold
     overlapped_s = float((memory_s**2 + own_s**2 + (1.15 * rest_s) ** 2) ** (1 / 2))
-    return overlapped_s + problem.loops() * 9e-9 + 0.3e-6 + cold * 0.2e-6 + 1.5 * launch_s
+    return overlapped_s + problem.loops() * 9e-9 + 0.3e-6 + cold * 0.2e-6 + (1.5 + 0.8 * cold) * launch_s
 
 
 def kernel_times(operator: str, variant: str, noise: float = 0.0) -> Machine:
@@ -598,9 +598,10 @@ def test_one_piece_of_work_wakes_no_thread_of_a_cpu() -> None:
 
 def test_a_report_says_how_long_threads_wait_for_each_other() -> None:
     table = kernel_table(kernel_times("rms_norm", "fused"))
-    ((*_, joins),) = table.rows
-    assert table.headers[-1] == "joins" and joins.startswith("× ")
+    ((*_, joins, more),) = table.rows
+    assert table.headers[-2:] == ("joins", "cold joins more") and joins.startswith("× ")
     assert float(joins.removeprefix("× ")) == pytest.approx(1.5, rel=0.2)
+    assert float(more.removeprefix("× ")) == pytest.approx(0.8, rel=0.2)
 
 
 def test_a_variant_is_charged_for_its_kernel() -> None:
@@ -608,7 +609,7 @@ def test_a_variant_is_charged_for_its_kernel() -> None:
     problem, known = RmsNorm(rows=4000, columns=40), kernel_times("rms_norm", "fused")
     bare, charged = predict(machine(), problem, variant="fused"), predict(known, problem, variant="fused")
     assert charged.parts["loops"] == pytest.approx(4000 * 9e-9, rel=0.15)
-    assert charged.parts["start"] == pytest.approx(0.5e-6 + 1.5 * 2e-6, rel=0.15), "the machine's launch takes 2 µs"
+    assert charged.parts["start"] == pytest.approx(0.5e-6 + (1.5 + 0.8) * 2e-6, rel=0.15), "the machine's launch takes 2 µs"
     assert charged.time_s == pytest.approx(bare.time_s + sum(charged.parts[name] for name in ("kernel", "loops", "start")))
     assert predict(known, problem).time_s == predict(machine(), problem).time_s, "a model's operator has no kernel"
 
@@ -793,6 +794,22 @@ def test_no_part_is_negative_where_a_kernel_is_far_faster_than_its_costs(monkeyp
     assert sum(charged.parts.values()) >= charged.time_s > charged.parts["launch"]
 
 
+def test_a_standard_problem_is_timed_again_where_launches_change_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    launches: list[float] = []
+    launch: Any = SimpleNamespace(
+        kind="latency", sampled=lambda device, policy: {"samples_s": [launches.pop(0)]}, rates=lambda seconds: seconds
+    )
+    read: Any = SimpleNamespace(kind="bandwidth", sampled=lambda device, policy: {"samples_s": [1.0]}, rates=lambda _: [1e9])
+    monkeypatch.setattr("roofline.ceilings.standard.roofs_of", lambda *_, **__: [launch, read])
+    around = Surroundings(SimpleNamespace(facts={}), Machine(name="x", device="cpu"))  # type: ignore[arg-type]
+    for seen, runs, floor_s, contended in (
+        ([0.6e-6, 0.1e-6, 0.1e-6, 0.12e-6], 2, 0.1e-6, False), ([0.1e-6, 0.6e-6] * 3, 3, 0.1e-6, True),
+    ):  # fmt: skip
+        launches[:], ran = seen, []
+        roofs, sampled = around.around(Relu(), "DRAM", lambda ran=ran: ran.append(1) or {"contended": False})
+        assert (len(ran), sampled["contended"]) == (runs, contended) and roofs.floor_s == pytest.approx(floor_s)
+
+
 def test_roofs_around_standard_problems_are_measured_again_when_old_or_launches_change(monkeypatch: pytest.MonkeyPatch) -> None:
     now, rate, measured = [0.0], [1.0], []
     monkeypatch.setattr("roofline.ceilings.standard.time.monotonic", lambda: now[0])
@@ -804,7 +821,8 @@ def test_roofs_around_standard_problems_are_measured_again_when_old_or_launches_
         now[0] = at_s
         assert around._rates(probe, launch_s, always) == [expected or rate[0]]
 
-    for at_s, launch_s in ((0, 0.4e-6), (3.9, 0.5e-6), (5, 0.4e-6), (12.9, 0.4e-6), (13, 0.1e-6), (14, 0.4e-6)):
+    apart, together = 0.4e-6, 0.1e-6  # cores that the host moves: each has its roofs
+    for at_s, launch_s in ((0, apart), (3.9, 0.5e-6), (5, apart), (12.9, apart), (13, together), (14, apart), (14.05, together)):
         ask(at_s, launch_s)
     assert measured == [0, 5, 13, 14]
     ask(14.1, always=True)

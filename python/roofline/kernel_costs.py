@@ -80,7 +80,7 @@ def of_longest_thread(
 
 
 # In the order of `_Row.counts`.
-FITTED = ("memory", "caches", "byte_s", "write_s", "loop_s", "start_s", "cold_s", "page_s", "joins")
+FITTED = ("memory", "caches", "byte_s", "write_s", "loop_s", "start_s", "cold_s", "page_s", "joins", "cold_joins")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ class KernelCosts:
     memory that the kernel takes at least, however fast memory is just now; write_s: more for each of results that go there. loop_s:
     each time the innermost loop begins (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its
     operands come from memory, and page_s for each small page of them. joins: the time that its threads wait for each other inside
-    the kernel, over the time of its launches: both are longer where two cores are farther apart.
+    the kernel, over the time of its launches: both are longer where two cores are farther apart; cold_joins: more of it where its
+    operands come from memory, as then do the lines by which threads wake each other.
     tile: rows and columns of the tiles that its products are computed in; 1 where no timed kernel says (`padding`).
     variant, threads, sms: what tells how evenly threads or multiprocessors share work (`unevenness`, `Variant.critical_path`).
     nearby: how the standard problems differ from what these say, and so problems near them.
@@ -105,6 +106,7 @@ class KernelCosts:
     cold_s: float = 0.0
     page_s: float = 0.0
     joins: float = 0.0
+    cold_joins: float = 0.0
     tile: tuple[int, int] = (1, 1)
     variant: str = ""
     threads: int = 1
@@ -132,7 +134,8 @@ class KernelCosts:
             problem, memory_s, rest_s, variant=self.variant, threads=self.threads, width=self.tile[1], sms=self.sms
         )
         base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s) + written * self.write_s
-        start_s = self.start_s + cold * self.cold_s + pages * self.page_s + launch_s * self.joins
+        joins = self.joins + cold * self.cold_joins
+        start_s = self.start_s + cold * self.cold_s + pages * self.page_s + launch_s * joins
         loops_s = loops * self.loop_s
         differs = 0.0 if self.nearby is None else (base_s + loops_s + start_s) * self.nearby.share(features)
         return {"kernel": base_s + differs - expected_s, "loops": loops_s, "start": start_s}
@@ -148,7 +151,7 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str, *, planned: 
 
     planned: beyond parts that follow from a plan of the kernel, which counts what it pads and packs; else from the problem alone.
 
-    Nine numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
+    Ten numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
     the variant first, and from there of those in the problem's dtype, and of those with as few rows (`Operator.rows_kind`). Of a
     batch of problems (`Operator.many`) its numbers are arrays.
     """
@@ -215,7 +218,8 @@ class _Row:
     def costs_s(self, costs: KernelCosts) -> Any:
         """What it should take, its launch left out."""
         base_s = overlapped_s(*self._parts_s(costs))
-        start_s = costs.start_s + self.cold * costs.cold_s + self.pages * costs.page_s + self.launch_s * costs.joins
+        joins = costs.joins + self.cold * costs.cold_joins
+        start_s = costs.start_s + self.cold * costs.cold_s + self.pages * costs.page_s + self.launch_s * joins
         return base_s + self.written * costs.write_s + self.loops * costs.loop_s + start_s
 
     def _parts_s(self, costs: KernelCosts) -> tuple[Any, ...]:
@@ -227,7 +231,7 @@ class _Row:
         all_s = larger(overlapped_s(*parts_s), 1e-300)
         each = (self.memory_s, self.rest_s, self.bytes)
         slopes = (count * (part / all_s) ** (SHARPNESS - 1) for count, part in zip(each, parts_s, strict=True))
-        return (*slopes, self.written, self.loops, 1.0, 1.0 * self.cold, self.pages, self.launch_s)
+        return (*slopes, self.written, self.loops, 1.0, 1.0 * self.cold, self.pages, self.launch_s, self.cold * self.launch_s)
 
 
 def _together(rows: Sequence[_Row]) -> _Row:
@@ -357,7 +361,7 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
     wanted = all_.weight * np.maximum(1 - all_.launch_s / all_.time_s, 0.0)
     factors, seconds = trusted
     moved = (GPU_BYTE_S, GPU_WRITE_S, ELEMENT_S) if all_.sms else (BYTE_S, WRITE_S, RESULT_S if all_.products else LOOP_S)
-    usual = (*moved, START_S, START_S, PAGE_S, JOINS)
+    usual = (*moved, START_S, START_S, PAGE_S, JOINS, JOINS)
     prior = np.array([MEMORY * factors, factors, *(seconds / each for each in usual)])
     right = np.concatenate([wanted, prior * np.array(expected.fitted())])
     found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * moved[0]))  # a part of nothing would stay nothing

@@ -12,13 +12,14 @@ from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported, require_type
 from ..kernel_costs import kernel_costs, untimed
-from ..machine import Given, Machine, machine_of
+from ..machine import MOVED, Given, Machine, machine_of
 from ..model import Roofs, bound, machine_roofs, terms_s
 from ..operators import Operator, problem_of
 from ..prediction import Rates, expect, machine_rates
 from ..probes.gpu_units import core_flops_per_s
 from ..probes.levels import last_cache
 from ..results import Bracket, Measurement, roof_value
+from ..units import fmt_si
 from ..words import arguments_checked
 from .devices import Device, measuring, open_device, provenance, utc_now
 from .disturbances import disturbed
@@ -112,6 +113,16 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str, arithmet
     return expected
 
 
+def launches_moved(brackets: Sequence[Bracket], expected: Mapping[str, Any]) -> str:
+    """How launches changed by more than MOVED of the expected time, as where a host moves a guest's cores; else empty."""
+    launch = next((b for b in brackets if b.kind == "latency" and b.median_after), None)
+    share = expected["parts"].get("launch", 0.0) / expected["time_s"]
+    if launch is None or share * launch.moved <= MOVED:
+        return ""
+    seconds = " and ".join(fmt_si(s, "s") for s in (launch.median_before, launch.median_after))
+    return f"a launch took {seconds} before and after the measurement"
+
+
 def bracketed(
     device: Device, sets: list[Any], flush_each: bool, probes: list[Ready], expected: Expected, level: str, policy: Policy
 ) -> dict[str, Any]:
@@ -133,6 +144,8 @@ def bracketed(
         b = brackets[seen["limiting"]]
         status = "roof_moved"
         reason = f"the {b.label} roof moved by {b.moved:.0%} around the measurement"
+    elif reason := launches_moved(brackets, frozen):
+        status = "roof_moved"
     return {
         "samples_s": tuple(map(float, seen["samples_s"])),
         "launches_per_sample": int(seen["launches_per_sample"]),

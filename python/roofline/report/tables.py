@@ -165,8 +165,12 @@ def kernel_table(machine: Machine) -> Table:
         if found := kernel_costs(machine, problem, variant):
             factors = (f"× {fmt_number(factor)}" for factor in (found.memory, found.caches))
             seconds = (fmt_si(x, "s") for x in (found.loop_s, found.start_s, found.cold_s))
-            rows.append((*names, *factors, *seconds, f"× {fmt_number(found.joins)}"))
-    headers = ("operator", "variant", "dtype", "", "in memory", "in caches", "each loop", "start", "cold start more", "joins")
+            joins = (f"× {fmt_number(count)}" for count in (found.joins, found.cold_joins))
+            rows.append((*names, *factors, *seconds, *joins))
+    headers = (
+        "operator", "variant", "dtype", "", "in memory", "in caches", "each loop", "start", "cold start more", "joins",
+        "cold joins more",
+    )  # fmt: skip
     return Table(headers=headers, rows=rows)
 
 
