@@ -28,7 +28,7 @@ from .transformer import (
     ranks_on,
 )
 from .transformer import Given as Model
-from .transformer.advice import ALL_TOUCHED, MANY, narrower
+from .transformer.advice import many_sequences, narrower
 from .transformer.many import options_of
 from .units import MISSING, fmt_number, fmt_percent, fmt_si
 from .words import arguments_checked, split, whole
@@ -210,9 +210,7 @@ def _crossing(few: Sequence[Part], many: Sequence[Part], batch: int, roofs: Roof
 
 def _crossings(config: TransformerConfig, phase: Phase, machine: Machine, how: Mapping[str, Any]) -> dict[str, Crossing | None]:
     """By kind: where its intensity meets the ridge. FLOPs and bytes are linear in the batch, so two batches give both."""
-    ranks = how.get("ep", 1)
-    touched = ALL_TOUCHED * config.experts / config.experts_per_token if config.experts else 0
-    batch = math.ceil(max(MANY, touched) / ranks) * ranks
+    batch = many_sequences(config, phase, how.get("ep", 1))
     few, many = (
         _by_kind(predict_model(machine, config, phase.replace(batch=each), must_fit=False, **how)) for each in (batch, 2 * batch)
     )

@@ -59,7 +59,7 @@ class Prepared:
             past = self.plan.get("stores") == "non_temporal"
             written = sum(t.moved_bytes for t in self.problem.outputs() if past and t.role == "out")
             self.held_bytes = int((self.problem.compulsory_bytes() - written) * held_share(self.caches, size - written))
-            self.plan["held_bytes"], self.plan["held_level"] = self.held_bytes, "L3"
+            self.plan["held_bytes"] = self.held_bytes
         return level
 
     def moved(self, level: str) -> dict[str, dict[str, int]]:

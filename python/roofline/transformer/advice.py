@@ -29,13 +29,16 @@ MANY = 64  # sequences, and twice as many, whose FLOPs and bytes tell how both g
 ALL_TOUCHED = 40  # times experts over experts_per_token: with so many tokens e^-40 of the experts are left out
 
 
+def many_sequences(config: TransformerConfig, phase: Phase, ep: int) -> int:
+    """A batch from which on FLOPs and bytes of a phase are linear: all experts are touched. Ranks of `ep` share it evenly."""
+    tokens = ALL_TOUCHED * config.experts / config.experts_per_token if config.experts else 0
+    each = max(s.seq_q for step in phase.steps() for s in step.segments)
+    return math.ceil(max(MANY, tokens / each) / ep) * ep
+
+
 def _crossings(config: TransformerConfig, phase: Phase, machine: Machine, options: Options) -> list[Crossing]:
     """The crossing of a phase; of several decode steps at once, all with the same kernels (`uniform`), that of each."""
-    first = MANY
-    if config.experts:
-        each = max(s.seq_q for step in phase.steps() for s in step.segments)
-        first = max(first, math.ceil(ALL_TOUCHED * config.experts / config.experts_per_token / each))
-    first = math.ceil(first / options.ep) * options.ep
+    first = many_sequences(config, phase, options.ep)
     few, many = (
         calls_of(config, phase.replace(batch=batch), tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused)
         for batch in (first, 2 * first)
