@@ -151,6 +151,14 @@ def test_the_largest_products_of_int8_are_exact(variant: str, inner: int) -> Non
             np.testing.assert_array_equal(found, a * b * inner)
 
 
+def test_rows_that_threads_pack_some_at_a_time_are_exact() -> None:
+    """Packed, the 500 rows are more than a cache holds: each thread packs some, and packs others in their place."""
+    rng = np.random.default_rng(1)
+    given = {"a": rng.integers(-128, 128, (500, 18001), dtype=np.int8), "b": rng.integers(-128, 128, (18001, 70), dtype=np.int8)}
+    found = run(Matmul(rows=500, columns=70, inner=18001, dtype="int8"), device="cpu", variant="tiled", **given)["c"]
+    np.testing.assert_array_equal(found, np.rint(given["a"].astype(np.float64) @ given["b"].astype(np.float64)))
+
+
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
 def test_steps_of_an_ffn_repeat(activation: str) -> None:
     """Each may run several times in a row, as when it is timed alone."""

@@ -1,6 +1,6 @@
 // Our own matrix product on all cores. Up to kMostFewRows rows a part of c is a range of columns over all of inner, and the reading of
 // b decides. Above, arithmetic decides: threads take blocks of rows and columns of c. Where columns are few they read a as it lies;
-// else they pack it first, as much as a cache holds, all of them together or each its own copy of a small one.
+// else they pack it first, as much as a cache holds: each what it alone reads, or its own copy of a small a; else all together.
 #include "cpu/tiled_gemm.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr std::int64_t kPartColumns = 256;       // of a part: its sums and its 
 constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: fewer do not reuse what a cache holds
-constexpr std::int64_t kMostRowParts = 64;   // of a that each thread packs for itself
+constexpr std::int64_t kMostRowParts = 64;   // of a group that each thread packs for itself
 // Rows of few that lie whole pages apart share sets of the first cache, which lose their lines to b: from so many rows and columns
 // on each thread rather copies them a line further apart.
 constexpr std::int64_t kSharingRows = 5, kCopyColumns = 2048;
@@ -33,7 +33,8 @@ std::int64_t number_bytes(Stored type, bool fp32) {
 // What a thread prepared for itself in this launch. A cache line written by another core takes longer to fetch than to make again.
 struct alignas(64) Prepared {
   bool widened = false;
-  std::bitset<kMostRowParts> packed;  // parts of rows of a
+  std::int64_t group = -1;            // of rows, and
+  std::bitset<kMostRowParts> packed;  // which of its parts
   std::int64_t unpacked = -1;         // part of b
 };
 
@@ -178,7 +179,8 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const std::int64_t groups = problem.unpack ? 1 : std::gcd(row_parts, device.threads()), group_rows = row_parts / groups;
   const std::int64_t column_parts = std::min(std::max(parts_of(strips, most_strips), parts_of(wanted, row_parts)), most_parts);
   const std::int64_t row_multiple = table->panel_multiple > 1 ? tile_rows : 1;  // of a part
-  plan.row_block = std::min(turn_most, parts_of(parts_of(turn_most, row_multiple), row_parts) * row_multiple);
+  const std::int64_t part_rows = parts_of(parts_of(turn_most, row_multiple), row_parts) * row_multiple;
+  plan.row_block = std::min(turn_most, part_rows);
   plan.column_block = std::min(columns, parts_of(strips, column_parts) * table->width);
   // Each thread has workspace for the kernels, and for sums that something takes out of a cache.
   const std::int64_t floats = few ? table->few_floats(rows) : table->width * plan.inner_block;
@@ -202,11 +204,12 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const bool words = widened || words_lie;
   const std::int64_t wide_stride = few ? inner + (spread ? 16 : 0) : whole_lines(plan.inner_block);  // of its rows
   const std::int64_t wide_bytes = widened ? whole_pages(product({plan.row_block, wide_stride, 4}, "tiled: bytes of a in fp32")) : 0;
-  const std::int64_t panel_bytes = few || lies ? 0 : whole_pages(product({turn_rows, inner, 4}, "tiled: packed a"));
-  // Each thread packs its own copy of a where a is small: of the rows that it takes.
-  const bool alone = panel_bytes && turns == 1 && row_parts <= kMostRowParts &&
-                     wide_bytes + panel_bytes <= device.caches().l2_bytes / 4;
-  const std::int64_t copies = alone ? device.threads() : 1;
+  const std::int64_t part_bytes = few || lies ? 0 : product({part_rows, inner, 4}, "tiled: packed a");
+  // Each thread packs what it reads where no other one reads these rows: it waits for none then. Or where a is small.
+  const bool small = turns == 1 && wide_bytes + row_parts * part_bytes <= device.caches().l2_bytes / 4;
+  const bool alone = part_bytes && group_rows <= kMostRowParts && (small || groups == device.threads());
+  const std::int64_t packed_parts = alone ? group_rows : row_parts, copies = alone ? device.threads() : 1;
+  const std::int64_t panel_bytes = part_bytes ? whole_pages(product({packed_parts, part_bytes}, "tiled: packed a")) : 0;
   plan.workspace_bytes = (thread_bytes + wide_bytes) * device.threads() + product({panel_bytes, copies}, "tiled: copies of a");
   const std::shared_ptr<void> memory = workspace(device, plan.workspace_bytes);
   // Rows that each thread has widened, then what is packed.
@@ -218,12 +221,13 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
     Pool& threads = pool(queue);
     const std::int64_t a_size = problem.a_is_fp32 ? 4 : size_bytes(problem.dtype);
     const auto own = [&](int worker, std::int64_t at) { return static_cast<char*>(memory.get()) + worker * thread_bytes + at; };
-    const auto part_of = [&](int worker, const Range& turn, std::int64_t row_part) {
+    const auto part_of = [&](int worker, std::int64_t in_turn, std::int64_t row_part) {
+      const Range turn = share(rows, static_cast<int>(in_turn), static_cast<int>(turns), tile_rows);
       const Range rows_of_part = share(turn.size(), static_cast<int>(row_part), static_cast<int>(row_parts), row_multiple);
       GemmPart part{};
       part.a = static_cast<const char*>(problem.a) + (turn.first + rows_of_part.first) * problem.inner * a_size;
       part.lies = lies;
-      part.panels = panel_bytes ? panels + worker * copy_floats + rows_of_part.first * inner : nullptr;
+      part.panels = panel_bytes ? panels + worker * copy_floats + row_part % packed_parts * part_bytes / 4 : nullptr;
       part.rows = rows_of_part.size(), part.inner = inner, part.inner_block = plan.inner_block;
       part.a_stored = words ? Stored::fp32 : a_stored;
       part.streams = few ? plan.streams : 1;
@@ -241,17 +245,18 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
       table->pack_a(part, 0, n, to);
     };
     std::vector<Prepared> prepared(alone || (few && widened) || problem.unpack ? threads.threads() : 0);
-    for (std::int64_t i = 0; i < turns; ++i) {
-      const Range turn = share(rows, static_cast<int>(i), static_cast<int>(turns), tile_rows);
+    const std::int64_t together = alone ? turns : 1;  // turns that no thread waits between
+    for (std::int64_t i = 0; i < turns; i += together) {
       const std::int64_t blocks = few ? 0 : parts_of(inner, plan.inner_block);
       if (!alone && panel_bytes)
         threads.for_each(row_parts * blocks, [&](int worker, std::int64_t item) {
-          pack(worker, part_of(worker, turn, item / blocks).first, item % blocks);
+          pack(worker, part_of(worker, i, item / blocks).first, item % blocks);
         });
-      threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
+      threads.for_each(together * row_parts * column_parts, [&](int worker, std::int64_t item) {
         const std::int64_t column_part = item / group_rows % column_parts;  // the same columns of b for all rows of a group in turn
-        const std::int64_t row_part = item / (group_rows * column_parts) * group_rows + item % group_rows;
-        auto [part, row] = part_of(worker, turn, row_part);
+        const std::int64_t group = item / (group_rows * column_parts);      // one of each turn after the other
+        const std::int64_t row_part = group / together * group_rows + item % group_rows;
+        auto [part, row] = part_of(worker, i + group % together, row_part);
         if (few && widened) {
           float* const to = wide + worker * wide_bytes / 4;
           const std::int64_t left = std::exchange(prepared[worker].widened, true) ? 0 : rows;
@@ -260,8 +265,9 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
                        problem.inner, to + i * wide_stride);
           part.a = to, part.behind = wide_stride - inner;
         }
-        if (alone && !prepared[worker].packed[row_part]) {
-          prepared[worker].packed.set(row_part);
+        if (alone && std::exchange(prepared[worker].group, group) != group) prepared[worker].packed.reset();
+        if (alone && !prepared[worker].packed[item % group_rows]) {
+          prepared[worker].packed.set(item % group_rows);
           for (std::int64_t block = 0; block < blocks; ++block) pack(worker, part, block);
         }
         const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
