@@ -55,6 +55,11 @@ constexpr int kTileKeys = Rows == 4 ? (kManyRegisters ? 4 : 3) : (kLanes > 8 ? k
 // two multiply-adds on Zen 4. Shorter vectors make columns too narrow for that.
 constexpr bool kLongTiles = sizeof(Vec) == 64;
 constexpr Index kValueBytes = 8 << 10;  // of values that more rows, or columns, meet in L1
+// Whether every line of rows ahead is prefetched, at the pace at which rows are worked on. Four rows take almost as long as
+// memory, and no tile of theirs reads in order: the hardware does not fetch far enough ahead then, and requests that come all at
+// once wait for one another.
+template <int Rows>
+constexpr bool kPaced = kLongTiles && Rows == 4;
 // A block is filled up to a multiple of keys that makes whole tiles and whole vectors of scores.
 constexpr int kWhole = kLanes > 8 ? 16 : 24;
 static_assert(Kernels::kStep % kWhole == 0 && kKeys % Kernels::kStep == 0);
@@ -92,9 +97,10 @@ struct Block {
   // Into L2: lines that wait for memory would fill the few buffers of L1's misses, which bound what a core reads. Where rows lie
   // one behind the other the hardware fetches the lines between: prefetches of them all take the buffers of L2's misses from it.
   __attribute__((always_inline)) void fetch(const Element* row) const {
-    for (Index d = 0; d < head_dim; d += apart) __builtin_prefetch(row + d, 0, 2);
+    Index d = 0;
+    do __builtin_prefetch(row + d, 0, 2);
+    while ((d += apart) < head_dim);
   }
-
   // The rows to prefetch with those from a key, or a value, on. V follows the block's keys, and the next keys follow V.
   __attribute__((always_inline)) RowsAt<Element> after_keys(Index key) const {
     const Index then = key + lead, behind = then - whole;
@@ -108,6 +114,25 @@ struct Block {
   }
 };
 
+// Lines of rows ahead, row by row: as many at a time as are worked on meanwhile, so that memory is asked at even intervals.
+template <class Element, class RowAt>
+struct LinesAhead {
+  static constexpr Index kLine = 64 / Index{sizeof(Element)};
+  RowAt row_at;
+  Index row, last, head_dim;
+  const Element* from = row_at(row);
+  Index column = 0;
+
+  __attribute__((always_inline)) void fetch(Index columns) {
+    for (Index i = 0; i < columns && row < last; i += kLine) {
+      __builtin_prefetch(from + column, 0, 2);
+      if ((column += kLine) < head_dim) continue;
+      column = 0;
+      if (++row < last) from = row_at(row);
+    }
+  }
+};
+
 // scores[Keys][Rows] of rows of q; up to a vector more is written behind them. Reading: with prefetches, four keys at a time, so
 // that rows are read nearly in order.
 template <int Rows, int Keys, bool Reading, class Element>
@@ -117,11 +142,12 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
   Vec acc[kSums];
 #pragma GCC unroll 4
   for (int first = 0; first < Keys; first += kTogether) {
-    if constexpr (Reading) {
-      const auto then = block.after_keys(key + first);
+    const auto then = block.after_keys(key + first);
+    const auto row_at = [then](Index j) __attribute__((always_inline)) { return then[j]; };
+    [[maybe_unused]] LinesAhead<Element, decltype(row_at)> ahead{row_at, 0, kTogether, block.head_dim};
+    if constexpr (Reading && !kPaced<Rows>)
 #pragma GCC unroll 16
       for (int j = 0; j < kTogether; ++j) block.fetch(then[j]);
-    }
     Vec sums[Rows * kTogether];
 #pragma GCC unroll 16
     for (Vec& one : sums) one = zero();
@@ -134,6 +160,7 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
       for (int j = 0; j < kTogether; ++j)
         k[j] = part ? block.rope + block.rope_at[key + first + j] : block.k + block.at[key + first + j];
       const auto step = [&](Index d, int n) __attribute__((always_inline)) {
+        if constexpr (Reading && kPaced<Rows>) ahead.fetch(kTogether * kLanes);
         if constexpr (Rows < kTogether) {  // the fewer operands wait in registers
           Vec query[Rows];
 #pragma GCC unroll 4
@@ -159,6 +186,7 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
       Index d = 0;
       if constexpr (sizeof(Element) == 1 && (Rows < Keys || kManyRegisters))
         for (; d + 2 * kLanes <= dim; d += 2 * kLanes) {
+          if constexpr (Reading && kPaced<Rows>) ahead.fetch(2 * kTogether * kLanes);
           Vec query[Rows][2];
 #pragma GCC unroll 4
           for (int r = 0; r < Rows; ++r)
@@ -239,7 +267,8 @@ void pair_weights(Number* s, Index n) {
 }
 #endif
 
-// Values of the first n of one vector of columns, or two; words are of the columns of two rows of V.
+// Values of the first n of one vector of columns, or two; words are of the columns of two rows of V, of two whole vectors in the
+// order of pair_fours.
 template <int Count, class Element>
 ROOFLINE_INLINE void load_values(const Element* const* v, Index at, int n, Vec (&values)[Count]) {
   if constexpr (kNumbers<Element> == 2) {
@@ -248,7 +277,7 @@ ROOFLINE_INLINE void load_values(const Element* const* v, Index at, int n, Vec (
     const auto row = [&](int i) __attribute__((always_inline)) {
       return _mm512_castps_si512(in_order(get(v[i] + at, words, zero())));
     };
-    pair_32(row(0), row(1), values[0], values[1]);
+    n < 2 * kLanes ? pair_32(row(0), row(1), values[0], values[1]) : pair_fours(row(0), row(1), values[0], values[1]);
   } else if constexpr (Count == 2) {
     load_two(v[0] + at, values[0], values[1]);
   } else {
@@ -267,17 +296,17 @@ ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, In
   const auto take = [&](Index at, int j) __attribute__((always_inline)) {
 #pragma GCC unroll 2
     for (int i = 0; i < kEach; ++i) v[j][i] = block.v + block.at[at + i];
+    const Number* const weights = s + static_cast<std::size_t>(at) / kEach * Rows;
 #pragma GCC unroll 4
-    for (int r = 0; r < Rows; ++r) weight[j][r] = set1(s[static_cast<std::size_t>(at) / kEach * Rows + r]);
-  };
-  const auto read_ahead = [&](Index at, auto size) __attribute__((always_inline)) {
-    const auto then = block.after_values(at);
-#pragma GCC unroll 8
-    for (int i = 0; i < decltype(size)::value; ++i) block.fetch(then[i]);
+    for (int r = 0; r < Rows; ++r) weight[j][r] = set1(weights[r]);
   };
 #pragma GCC unroll 8
   for (int j = 0; j < Keys; ++j) take(key + j, j);
-  if constexpr (Reading && Keys > 0) read_ahead(key, Size<Keys>{});
+  if constexpr (Reading && Keys > 0)
+#pragma GCC unroll 8
+    for (int j = 0; j < Keys; ++j) block.fetch(block.after_values(key)[j]);
+  const auto row_at = [&block](Index at) __attribute__((always_inline)) { return block.after_values(at)[0]; };
+  [[maybe_unused]] LinesAhead<Element, decltype(row_at)> ahead{row_at, key, last, block.head_dim};
   const auto columns = [&](Index d, auto size, int n) __attribute__((always_inline)) {
     constexpr int kVectors = decltype(size)::value, kLoaded = kEach == 2 || (sizeof(Element) == 1 && kVectors > 1) ? 2 : 1;
     const auto lanes = [n](int z, int vectors) __attribute__((always_inline)) {
@@ -303,16 +332,21 @@ ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, In
 #pragma GCC unroll 8
       for (int j = 0; j < Keys; ++j) add_values(j);
     else
-      for (Index at = key; at < last; at += kEach) {
-        take(at, 0);
-        if (Reading && d == 0) {
-          read_ahead(at, Size<kEach>{});
+      for (Index whole = key; whole < last; whole += kWhole) {
+        const auto then = block.after_values(whole);
+        for (Index at = whole; at < least(whole + kWhole, last); at += kEach) {
+          take(at, 0);
+          if constexpr (Reading && kPaced<Rows>)
+            ahead.fetch(kVectors * kLanes);
+          else if (Reading && d == 0)
 #pragma GCC unroll 2
-          for (int i = 0; i < kEach; ++i)  // in order, for the columns that follow
-            for (Index rest = kVectors * kLanes / kEach; rest < block.head_dim; rest += 64 / Index{sizeof(Element)})
-              __builtin_prefetch(v[0][i] + rest);
+            for (int i = 0; i < kEach; ++i) {
+              block.fetch(then[at - whole + i]);
+              for (Index rest = kVectors * kLanes / kEach; rest < block.head_dim; rest += 64 / Index{sizeof(Element)})
+                __builtin_prefetch(v[0][i] + rest);  // in order, for the columns that follow
+            }
+          add_values(0);
         }
-        add_values(0);
       }
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r)

@@ -209,6 +209,15 @@ void attend(const Part& part) {
   const Index each = (all.last - all.first) / part.streams, rest = all.first + part.streams * each;
   walk<Element>(part, part.streams, all.first, each, false);
   walk<Element>(part, 1, rest, part.last - rest, true);
+#if defined(ROOFLINE_PAIRS)
+  for (Index row = 0; row < part.rows; ++row)  // the columns of two vectors of words go where they belong
+    for (Index d = 0; d + 2 * kLanes <= part.head_dim; d += 2 * kLanes) {
+      Number* const at = part.out + row * part.head_dim + d;
+      const Vec low = load(at), high = load(at + kLanes);
+      const Vec first = _mm512_shuffle_f32x4(low, high, 0x44), second = _mm512_shuffle_f32x4(low, high, 0xEE);
+      store(at, _mm512_shuffle_f32x4(first, first, 0xD8)), store(at + kLanes, _mm512_shuffle_f32x4(second, second, 0xD8));
+    }
+#endif
 #if defined(ROOFLINE_QUADS)
   for (Index row = 0; row < (in_quads(part) ? part.rows : 0); ++row)
     put_in_order<Element>(part.out + row * part.head_dim, part.head_dim);

@@ -43,6 +43,11 @@ ROOFLINE_INLINE void pair_32(__m512i one, __m512i next, Vec& first, Vec& second)
   first = _mm512_castsi512_ps(_mm512_permutex2var_epi16(one, low, next));
   second = _mm512_castsi512_ps(_mm512_permutex2var_epi16(one, high, next));
 }
+// The same, the first four of every eight columns in the first vector: that takes no port of the multipliers on Zen 4.
+ROOFLINE_INLINE void pair_fours(__m512i one, __m512i next, Vec& first, Vec& second) {
+  first = _mm512_castsi512_ps(_mm512_unpacklo_epi16(one, next));
+  second = _mm512_castsi512_ps(_mm512_unpackhi_epi16(one, next));
+}
 ROOFLINE_INLINE void pair_32(__m512i one, __m512i next, float* to) {
   Vec first, second;
   pair_32(one, next, first, second);
