@@ -71,7 +71,8 @@ double machine_busy_s() {
 
 }  // namespace
 
-Pool::Pool(std::vector<int> cpus) : shares_(cpus.size()), cpus_(std::move(cpus)), tids_(cpus_.size()), sleeps_(cpus_.size()) {
+Pool::Pool(std::vector<int> cpus)
+    : shares_(cpus.size()), cpus_(std::move(cpus)), tids_(cpus_.size()), sleeps_(cpus_.size()), done_(cpus_.size()) {
   if (cpus_.empty()) throw Error("thread pool: at least one CPU is needed");
   start();
 }
@@ -82,8 +83,8 @@ Pool::~Pool() {
     return;
   }
   stop_.store(true);
-  epoch_.fetch_add(1);
-  epoch_.notify_all();
+  launch_.epoch.fetch_add(1);
+  launch_.epoch.notify_all();
   for (std::thread& thread : workers_) thread.join();
 }
 
@@ -108,28 +109,28 @@ void Pool::worker(int index) {
   CPU_SET(cpus_[index], &mine);
   pthread_setaffinity_np(pthread_self(), sizeof mine, &mine);  // a CPU taken away meanwhile leaves the thread where it may be
   tids_[index] = current_tid();
-  int seen = epoch_.load(std::memory_order_acquire);
+  int seen = launch_.epoch.load(std::memory_order_acquire);
   started_.fetch_add(1, std::memory_order_release);
   for (;;) {
     const auto begin = std::chrono::steady_clock::now();
-    for (int spins = 1; epoch_.load(std::memory_order_acquire) == seen; ++spins) {
+    for (int spins = 1; launch_.epoch.load(std::memory_order_acquire) == seen; ++spins) {
       relax();
       if (park_.load(std::memory_order_relaxed) ||
           (spins % kSpinsPerClockRead == 0 && std::chrono::steady_clock::now() - begin > kSpin)) {
         Sleep& sleep = sleeps_[index];
         const std::int64_t begin_ns = now_ns();
         sleep.since_ns.store(begin_ns, std::memory_order_relaxed);
-        epoch_.wait(seen, std::memory_order_acquire);
+        launch_.epoch.wait(seen, std::memory_order_acquire);
         sleep.since_ns.store(0, std::memory_order_relaxed);
         sleep.slept_ns.fetch_add(now_ns() - begin_ns, std::memory_order_relaxed);
         break;
       }
     }
-    if (epoch_.load(std::memory_order_acquire) == seen) continue;
-    seen = epoch_.load(std::memory_order_acquire);
+    if (launch_.epoch.load(std::memory_order_acquire) == seen) continue;
+    seen = launch_.epoch.load(std::memory_order_acquire);
     if (stop_.load(std::memory_order_relaxed)) return;
-    work_(context_, index);
-    remaining_.fetch_sub(1, std::memory_order_release);
+    launch_.work(launch_.context, index);
+    done_[index].epoch.store(seen, std::memory_order_release);
   }
 }
 
@@ -139,14 +140,14 @@ void Pool::run_erased(Erased work, void* context) {
     abandon();
     start();
   }
-  park_.store(false, std::memory_order_relaxed);
-  work_ = work;
-  context_ = context;
-  remaining_.store(threads() - 1, std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
-  epoch_.notify_all();  // a load and a branch where nobody sleeps
+  if (park_.load(std::memory_order_relaxed)) park_.store(false, std::memory_order_relaxed);  // else the line stays with all
+  launch_.work = work;
+  launch_.context = context;
+  const int epoch = launch_.epoch.fetch_add(1, std::memory_order_release) + 1;
+  launch_.epoch.notify_all();  // a load and a branch where nobody sleeps
   work(context, 0);
-  while (remaining_.load(std::memory_order_acquire) != 0) relax();
+  for (int index = 1; index < threads(); ++index)
+    while (done_[index].epoch.load(std::memory_order_acquire) != epoch) relax();
 }
 
 void Pool::pin() {

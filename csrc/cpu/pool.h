@@ -44,12 +44,11 @@ class Pool {
       return run([&](int worker) {
         if (worker < items) work(worker, std::int64_t{worker});
       });
-    for (int w = 0; w < n; ++w) shares_[w].next.store(items * w / n, std::memory_order_relaxed);
-    run([&](int worker) {
+    run([this, items, n, turn = ++turn_, &work](int worker) {
       for (int i = 0; i < n; ++i) {
         const int owner = (worker + i) % n;
-        const std::int64_t end = items * (owner + 1) / n;
-        for (std::int64_t item; (item = shares_[owner].next.fetch_add(1, std::memory_order_relaxed)) < end;) work(worker, item);
+        const Range share{items * owner / n, items * (owner + 1) / n};
+        for (std::int64_t item; (item = take(turn, owner, share)) < share.last;) work(worker, item);
       }
     });
   }
@@ -76,10 +75,23 @@ class Pool {
   void abandon();
   void worker(int index);
 
+  // The next item of a worker's share, or what ends it. The first to take one in a turn begins the share: no line is passed on for
+  // that, which takes 0.1 us between cores of different caches.
+  std::int64_t take(std::uint32_t turn, int owner, Range share) {
+    std::atomic<std::uint64_t>& next = shares_[owner].next;
+    for (std::uint64_t seen = next.load(std::memory_order_relaxed);;) {
+      const std::int64_t item = seen >> 32 == turn ? static_cast<std::int64_t>(seen & 0xFFFFFFFF) : share.first;
+      if (item >= share.last) return share.last;
+      const std::uint64_t then = std::uint64_t{turn} << 32 | static_cast<std::uint64_t>(item + 1);
+      if (next.compare_exchange_weak(seen, then, std::memory_order_relaxed)) return item;
+    }
+  }
+
   struct alignas(64) Share {
-    std::atomic<std::int64_t> next{0};  // item
+    std::atomic<std::uint64_t> next{0};  // turn, item
   };
   std::vector<Share> shares_;  // [threads]; of for_each
+  std::uint32_t turn_ = 0;     // of for_each
   std::vector<int> cpus_;
   std::vector<std::thread> workers_;
   std::vector<pid_t> tids_;  // [threads]; kernel thread ids, the caller's first
@@ -89,11 +101,18 @@ class Pool {
   };
   std::vector<Sleep> sleeps_;  // [threads]; of workers with nothing to do
   std::atomic<int> started_{0};
-  Erased work_ = nullptr;
-  void* context_ = nullptr;
-  alignas(64) std::atomic<int> epoch_{0};
-  alignas(64) std::atomic<int> remaining_{0};
-  std::atomic<bool> stop_{false};
+  // What a worker needs to begin is one cache line, and its end another, which only it writes.
+  struct alignas(64) Launch {
+    std::atomic<int> epoch{0};
+    Erased work = nullptr;
+    void* context = nullptr;
+  };
+  Launch launch_;
+  struct alignas(64) Done {
+    std::atomic<int> epoch{0};
+  };
+  std::vector<Done> done_;  // [threads]
+  alignas(64) std::atomic<bool> stop_{false};
   std::atomic<bool> park_{false};
   int fork_generation_ = 0;
   bool pinned_ = false;
