@@ -101,6 +101,7 @@ struct Block {
     do __builtin_prefetch(row + d, 0, 2);
     while ((d += apart) < head_dim);
   }
+
   // The rows to prefetch with those from a key, or a value, on. V follows the block's keys, and the next keys follow V.
   __attribute__((always_inline)) RowsAt<Element> after_keys(Index key) const {
     const Index then = key + lead, behind = then - whole;

@@ -140,7 +140,7 @@ void Pool::run_erased(Erased work, void* context) {
     abandon();
     start();
   }
-  if (park_.load(std::memory_order_relaxed)) park_.store(false, std::memory_order_relaxed);  // else the line stays with all
+  if (park_.load(std::memory_order_relaxed)) park_.store(false, std::memory_order_relaxed);  // no write to a line that workers read
   launch_.work = work;
   launch_.context = context;
   const int epoch = launch_.epoch.fetch_add(1, std::memory_order_release) + 1;

@@ -75,8 +75,8 @@ class Pool {
   void abandon();
   void worker(int index);
 
-  // The next item of a worker's share, or what ends it. The first to take one in a turn begins the share: no line is passed on for
-  // that, which takes 0.1 us between cores of different caches.
+  // The next item of a worker's share, or its end. Whoever takes the first one of a turn resets the share, so that the caller does
+  // not write to its cache line: passing one on takes 0.1 us between cores of different caches.
   std::int64_t take(std::uint32_t turn, int owner, Range share) {
     std::atomic<std::uint64_t>& next = shares_[owner].next;
     for (std::uint64_t seen = next.load(std::memory_order_relaxed);;) {
