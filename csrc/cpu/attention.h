@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -58,7 +59,16 @@ struct AttentionTask {
 Bound split_kv(const AttentionTask& task, Device& device);
 
 // A thread takes a block of queries of one KV head over all its keys. Throws Unsupported for elements that the kernels do not read.
-Bound tiled(const AttentionTask& task, Device& device);
+// kv_block: keys that meet all queries of a block at a time; 0: as many as are quickest.
+Bound tiled(const AttentionTask& task, Device& device, std::int64_t kv_block = 0);
+
+// A task of the same elements and columns with memory of its own, for trials: `rows` queries and so many keys of a KV head for each
+// thread, all of which every query sees.
+struct OwnTask {
+  AttentionTask task;
+  std::vector<std::shared_ptr<void>> held;
+};
+OwnTask of_its_own(const AttentionTask& task, std::int64_t rows, std::int64_t keys, Device& device);
 
 // The fastest kernels of `tiled` for these elements.
 Choice<AttentionTiledKernels> choose_tiled(DType dtype, Element queries, Cached::Element cache);

@@ -33,14 +33,16 @@ constexpr std::int64_t kLeastWordRows = 12;  // of words: that fill enough of a 
 constexpr std::int64_t kLeastRows = 5;       // of queries that lie in rows; of fewer the reading of K and V decides
 constexpr std::int64_t kLeastSharing = 3;    // the same where V is K
 
-// How a thread reads its range of keys. The quickest way differs between CPUs: on Zen 3 eight address streams without prefetches, on
-// Zen 4 and 5 two or four with them, farther ahead where a core has much bandwidth to itself.
+// How a thread reads its range of keys: in how many address streams, how far ahead it prefetches, and into L1 or L2. The quickest
+// way differs between CPUs: on Zen 3 eight streams without prefetches, on Zen 4 two or four with prefetches into L2, on Zen 5 two
+// with prefetches into L1.
 struct Reading {
   int streams;
   std::int64_t lead_bytes;
+  bool to_l1 = false;
 };
-constexpr Reading kReadings[] = {{4, 8 << 10}, {2, 4 << 10}, {4, 16 << 10}, {8, 0}};
-constexpr std::int64_t kToldApart = 8 << 20;  // bytes of keys and values; fewer say little of it
+constexpr Reading kReadings[] = {{2, 4 << 10}, {2, 8 << 10, true}, {2, 4 << 10, true}, {1, 4 << 10, true}, {4, 8 << 10}, {1, 0}, {8, 0}};
+constexpr std::int64_t kTrialBytes = 8 << 20;  // of keys and values; fewer say little of it
 
 }  // namespace
 
@@ -65,10 +67,48 @@ Cached::Element cache_of(const AttentionTask& task) {
   }
 }
 
+OwnTask of_its_own(const AttentionTask& task, std::int64_t rows, std::int64_t keys, Device& device) {
+  OwnTask own = {{.op = task.op, .dtype = task.dtype, .kv_dtype = task.kv_dtype, .batch = 1, .kv_heads = device.threads(), .rows = rows,
+                  .seq_q = 1, .keys = keys, .head_dim = task.head_dim, .rope_dim = task.rope_dim, .value_dim = task.value_dim,
+                  .causal = false, .scale = task.scale, .q = nullptr, .k = nullptr, .v = nullptr, .out = nullptr}, {}};
+  const auto filled = [&](DType dtype, std::int64_t elements) {
+    own.held.push_back(workspace(device, elements * size_bytes(dtype)));
+    device.fill(own.held.back().get(), dtype, elements, Fill::uniform, 0);
+    return own.held.back().get();
+  };
+  AttentionTask& t = own.task;
+  t.k = filled(t.kv_dtype, t.kv_heads * keys * t.head_dim);
+  t.v = task.k == task.v ? t.k : filled(t.kv_dtype, t.kv_heads * keys * t.value_dim);
+  t.rope = filled(t.kv_dtype, keys * t.rope_dim);
+  t.q = filled(t.dtype, t.kv_heads * rows * t.head_dim);
+  t.q_rope = filled(t.dtype, t.kv_heads * rows * t.rope_dim);
+  t.out = filled(t.dtype, t.kv_heads * rows * t.value_dim);
+  return own;
+}
+
 namespace {
 
 template <class Number>
-Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<Number>> choice) {
+Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<Number>> choice, const Reading* fixed = nullptr);
+
+// The quickest for `rows` queries of a KV head, found on a cache in one piece: bind does not know the places of pages.
+template <class Number>
+Reading quickest_reading(const AttentionTask& task, std::int64_t rows, Device& device, Choice<DecodeKernels<Number>> choice) {
+  const std::string what = "reading of " + std::to_string(task.head_dim) + " x " + name(task.kv_dtype) + " for " + std::to_string(rows) +
+                           " x " + name(task.dtype) + (task.rope_dim > 0 ? " of latents" : "");
+  return kReadings[device.quickest(what, std::size(kReadings), [&]() -> Device::Trial {
+    const std::int64_t element = size_bytes(task.kv_dtype);
+    const std::int64_t key_bytes = ((task.k == task.v ? 1 : 2) * task.head_dim + task.rope_dim) * element;
+    const auto [own, held] = of_its_own(task, rows, std::max<std::int64_t>(kTrialBytes / device.threads() / key_bytes, 1), device);
+    std::vector<Bound> each;
+    for (const Reading& reading : kReadings) each.push_back(split_in(own, device, choice, &reading));
+    const std::int64_t size = own.kv_heads * own.keys * task.head_dim * element;
+    return {{{own.k, size}, {own.v, size}}, [held = held, each, &device](int candidate) { each[candidate].steps[0].launch(device); }};
+  })];
+}
+
+template <class Number>
+Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<Number>> choice, const Reading* fixed) {
   using Kernels = DecodeKernels<Number>;
   constexpr std::int64_t kBytes = sizeof(Number);
   if (task.seq_q > kMostQueries)
@@ -216,6 +256,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
             .page_rows = page_rows,
             .streams = reading.streams,
             .lead_bytes = reading.lead_bytes,
+            .to_l1 = reading.to_l1,
         });
       }
       if ((*ended)[head * chunks + chunk].fetch_add(1, std::memory_order_acq_rel) % parts != parts - 1) return;
@@ -235,23 +276,16 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
       });
     });
   };
-  const std::int64_t columns = (shares ? 1 : 2) * head_dim + rope_dim;
-  const std::int64_t kv_bytes = product({heads, task.keys, columns, cache_bytes}, task.op + ": bytes of keys and values");
   if (in_lanes) {
     bound.plan.set("query_lanes", in_rows ? lanes_table->lanes / 2 : lanes_table->lanes);
     bound.steps.push_back({"attention", [=](Queue& queue) { run(queue, kReadings[0]); }});
     return bound;
   }
-  int reading = 0;
-  if (kv_bytes >= kToldApart && !pages)  // of pages bind does not know the places
-    reading = device.quickest("reading of " + std::to_string(most_rows) + " x " + name(task.kv_dtype), std::size(kReadings), [&]() -> Device::Trial {
-      const std::int64_t size = heads * task.keys * head_dim * cache_bytes;
-      return {{{task.k, size}, {task.v, size}}, [&](int candidate) { run(device, kReadings[candidate]); }};
-    });
-  bound.plan.set("streams", kReadings[reading].streams);
-  const std::int64_t lead_kib = kReadings[reading].lead_bytes >> 10;
-  bound.plan.set("prefetch", lead_kib ? std::to_string(lead_kib) + " KiB" : "none");
-  bound.steps.push_back({"attention", [=](Queue& queue) { run(queue, kReadings[reading]); }});
+  const Reading reading = fixed ? *fixed : quickest_reading(task, most_rows, device, choice);
+  bound.plan.set("streams", reading.streams);
+  const std::int64_t lead_kib = reading.lead_bytes >> 10;
+  bound.plan.set("prefetch", lead_kib ? std::to_string(lead_kib) + " KiB to " + (reading.to_l1 ? "L1" : "L2") : "none");
+  bound.steps.push_back({"attention", [=](Queue& queue) { run(queue, reading); }});
   return bound;
 }
 

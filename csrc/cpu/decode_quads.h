@@ -35,15 +35,19 @@ ROOFLINE_INLINE void load_both(const Element* p, Vec& low, Vec& high) {
 struct RowsAhead {
   const char* rows[kWhole];
   std::uint32_t lines;  // of a row; 0: none are prefetched
+  bool to_l1;
   std::uint32_t steps = 1, passed = 0, next = 0;
 
-  RowsAhead(bool any, Index row_bytes) : lines(any ? static_cast<std::uint32_t>((row_bytes + 63) / 64) : 0) {}
+  template <class Element>
+  explicit RowsAhead(const Block<Element>& block)
+      : lines(block.lead > 0 ? static_cast<std::uint32_t>((block.head_dim * sizeof(Element) + 63) / 64) : 0), to_l1(block.to_l1) {}
   void begin(Index of_steps) { steps = static_cast<std::uint32_t>(of_steps), passed = next = 0; }
   __attribute__((always_inline)) void step() {
     for (passed += kWhole; passed >= steps && next < kWhole; passed -= steps) {
       const char* const row = rows[next++];
-      for (std::uint32_t line = 0; line < lines; line += 2)  // one more of an odd row
-        __builtin_prefetch(row + line * 64, 0, 2), __builtin_prefetch(row + line * 64 + 64, 0, 2);
+      for (std::uint32_t line = 0; line < lines; ++line)
+        if (to_l1) __builtin_prefetch(row + line * 64, 0, 3);
+        else __builtin_prefetch(row + line * 64, 0, 2);
     }
   }
 };
@@ -146,7 +150,7 @@ template <class Element>
 void score(const Quads& quads, const Block<Element>& block) {
   const bool direct = sizeof(Element) == sizeof(Number) && block.rope_dim == 0 && block.head_dim % kLanes == 0;
   const Index groups = (quads.vectors + 3) / 4, tile_steps = quads.columns / kLanes;
-  RowsAhead ahead(block.lead > 0, block.head_dim * Index{sizeof(Element)});
+  RowsAhead ahead(block);
   const Number* keys[kWhole];
   for (Index key = 0; key < block.whole; key += kWhole) {
     const auto then = block.after_keys(key);
@@ -288,7 +292,7 @@ template <class Element>
 void value(const Quads& quads, const Block<Element>& block, Number* out) {
   constexpr int kGroup = 8;
   const Index head_dim = block.head_dim, groups = (quads.rows + kGroup - 1) / kGroup;
-  RowsAhead ahead(block.lead > 0, head_dim * Index{sizeof(Element)});
+  RowsAhead ahead(block);
   const bool once = sizeof(Element) == sizeof(Number) || (kPairs<Element> && groups == 1);  // they are widened as they are used
   const Number* values[kWhole];
   const Element* narrow[kWhole];

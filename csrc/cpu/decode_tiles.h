@@ -1,138 +1,11 @@
-// Attention of few queries: the register tiles of scores and results. Everything is internal to the file that includes it.
+// Attention of few queries: the register tiles of scores and results, of any size. Everything is internal to the file that includes
+// it.
 #pragma once
 
-#include "cpu/decode_kernels.h"
-
-#include "cpu/isa.h"
-#include "cpu/simd/simd.h"
-#if !defined(ROOFLINE_DOUBLES)
-#include "cpu/simd/bytes.h"
-#endif
-#if defined(ROOFLINE_PAIRS)
-#include "cpu/simd/integers.h"
-#include "cpu/words.h"
-#endif
+#include "cpu/decode_whole_rows.h"
 
 namespace roofline::cpu {
 namespace {
-
-using Index = std::int64_t;
-
-using Kernels = DecodeKernels<Number>;
-using Part = DecodePart<Number>;
-
-constexpr int kKeys = Kernels::kKeys;
-constexpr int kPitch = kKeys + 4;       // scores of a row: a tile may write up to a vector more behind its last
-constexpr Index kFewKeys = 64;          // of all rows, that are not worth these places
-constexpr Index kRowNumbers = (8 << 10) / sizeof(Number);  // of queries, or results, that stay in L1
-constexpr Index kScores = (12 << 10) / sizeof(Number);     // of a block that stay in L1
-constexpr Index kBlockBytes = 64 << 10;  // keys and values that stay in L2 beside all queries and results
-
-// Numbers in an element: two in a word where instructions multiply pairs of them, of values those of two keys.
-template <class Element>
-constexpr int kNumbers = 1;
-#if defined(ROOFLINE_PAIRS)
-template <>
-constexpr int kNumbers<Bf16Pair> = 2;
-template <>
-constexpr int kNumbers<Int8Pair> = 2;
-template <>
-constexpr int kNumbers<Fp8E4m3Pair> = 2;
-#endif
-template <class Element>
-ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
-#if defined(ROOFLINE_PAIRS)
-  if constexpr (kNumbers<Element> == 2) return add_bf16_pairs(a, b, c);
-#endif
-  return fma(a, b, c);
-}
-
-// Rows are worked on in groups of 4, the last of 2 or 1 where that is enough. Scores of a group lie [key][row].
-// Keys of a tile of scores: as many sums as keep both multipliers busy.
-template <int Rows>
-constexpr int kTileKeys = Rows == 4 ? (kManyRegisters ? 4 : 3) : (kLanes > 8 ? kLanes : 8) / Rows;
-// Whether tiles of results take many keys, whose weights are loaded each time: a store of such a vector takes the time of almost
-// two multiply-adds on Zen 4. Shorter vectors make columns too narrow for that.
-constexpr bool kLongTiles = sizeof(Vec) == 64;
-constexpr Index kValueBytes = 8 << 10;  // of values that more rows, or columns, meet in L1
-// Whether every line of rows ahead is prefetched, at the pace at which rows are worked on. Four rows take almost as long as
-// memory, and no tile of theirs reads in order: the hardware does not fetch far enough ahead then, and requests that come all at
-// once wait for one another.
-template <int Rows>
-constexpr bool kPaced = kLongTiles && Rows == 4;
-// A block is filled up to a multiple of keys that makes whole tiles and whole vectors of scores.
-constexpr int kWhole = kLanes > 8 ? 16 : 24;
-static_assert(Kernels::kStep % kWhole == 0 && kKeys % Kernels::kStep == 0);
-
-template <int N>
-struct Size {
-  static constexpr int value = N;
-};
-
-template <class Element>
-struct RowsAt {
-  const Element* base;
-  const Index* at;
-  __attribute__((always_inline)) const Element* operator[](Index i) const { return base + at[i]; }
-};
-
-// Keys of a block in the order in which they are taken.
-template <class Element>
-struct Block {
-  const Element* k;
-  const Element* v;
-  const Element* rope;
-  const Index* at;       // [whole]; elements from k, or v, to a key's row; the last again beyond n
-  const Index* rope_at;  // [whole]; from rope
-  Index n;
-  Index whole;  // multiple of kWhole
-  Index head_dim;
-  Index rope_dim;
-  Index lead;            // keys: how far ahead rows are prefetched, in whole steps of kWhole; 0: not at all
-  const Index* next_at;  // [next_n], of what is read next
-  Index next_n;          // multiple of kWhole
-  Number scale;          // of products
-  Index apart;           // columns from one prefetch of a row to the next
-
-  // Into L2: lines that wait for memory would fill the few buffers of L1's misses, which bound what a core reads. Where rows lie
-  // one behind the other the hardware fetches the lines between: prefetches of them all take the buffers of L2's misses from it.
-  __attribute__((always_inline)) void fetch(const Element* row) const {
-    Index d = 0;
-    do __builtin_prefetch(row + d, 0, 2);
-    while ((d += apart) < head_dim);
-  }
-
-  // The rows to prefetch with those from a key, or a value, on. V follows the block's keys, and the next keys follow V.
-  __attribute__((always_inline)) RowsAt<Element> after_keys(Index key) const {
-    const Index then = key + lead, behind = then - whole;
-    if (behind >= 0 && (v == k || behind >= whole)) return {k, at + key};
-    return behind < 0 ? RowsAt<Element>{k, at + then} : RowsAt<Element>{v, at + behind};
-  }
-  __attribute__((always_inline)) RowsAt<Element> after_values(Index key) const {
-    const Index then = key + lead, behind = then - whole;
-    if (behind >= 0 && behind >= next_n) return {v, at + key};
-    return behind < 0 ? RowsAt<Element>{v, at + then} : RowsAt<Element>{k, next_at + behind};
-  }
-};
-
-// Lines of rows ahead, row by row: as many at a time as are worked on meanwhile, so that memory is asked at even intervals.
-template <class Element, class RowAt>
-struct LinesAhead {
-  static constexpr Index kLine = 64 / Index{sizeof(Element)};
-  RowAt row_at;
-  Index row, last, head_dim;
-  const Element* from = row_at(row);
-  Index column = 0;
-
-  __attribute__((always_inline)) void fetch(Index columns) {
-    for (Index i = 0; i < columns && row < last; i += kLine) {
-      __builtin_prefetch(from + column, 0, 2);
-      if ((column += kLine) < head_dim) continue;
-      column = 0;
-      if (++row < last) from = row_at(row);
-    }
-  }
-};
 
 // scores[Keys][Rows] of rows of q; up to a vector more is written behind them. Reading: with prefetches, four keys at a time, so
 // that rows are read nearly in order.
@@ -144,9 +17,7 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
 #pragma GCC unroll 4
   for (int first = 0; first < Keys; first += kTogether) {
     const auto then = block.after_keys(key + first);
-    const auto row_at = [then](Index j) __attribute__((always_inline)) { return then[j]; };
-    [[maybe_unused]] LinesAhead<Element, decltype(row_at)> ahead{row_at, 0, kTogether, block.head_dim};
-    if constexpr (Reading && !kPaced<Rows>)
+    if constexpr (Reading)
 #pragma GCC unroll 16
       for (int j = 0; j < kTogether; ++j) block.fetch(then[j]);
     Vec sums[Rows * kTogether];
@@ -161,7 +32,6 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
       for (int j = 0; j < kTogether; ++j)
         k[j] = part ? block.rope + block.rope_at[key + first + j] : block.k + block.at[key + first + j];
       const auto step = [&](Index d, int n) __attribute__((always_inline)) {
-        if constexpr (Reading && kPaced<Rows>) ahead.fetch(kTogether * kLanes);
         if constexpr (Rows < kTogether) {  // the fewer operands wait in registers
           Vec query[Rows];
 #pragma GCC unroll 4
@@ -187,7 +57,6 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
       Index d = 0;
       if constexpr (sizeof(Element) == 1 && (Rows < Keys || kManyRegisters))
         for (; d + 2 * kLanes <= dim; d += 2 * kLanes) {
-          if constexpr (Reading && kPaced<Rows>) ahead.fetch(2 * kTogether * kLanes);
           Vec query[Rows][2];
 #pragma GCC unroll 4
           for (int r = 0; r < Rows; ++r)
@@ -233,6 +102,10 @@ ROOFLINE_INLINE void for_groups(Index first, Index last, Index rows, Work work) 
 
 template <class Element>
 void score(const Number* q, Index rows, const Block<Element>& block, Number* scores) {
+  if (in_whole_rows(rows, block, [&](auto all, auto vectors, auto where) {
+        score_whole<decltype(all)::value, decltype(vectors)::value, decltype(where)::value>(q, block, scores);
+      }))
+    return;
   const Index pitch = block.head_dim + block.rope_dim, together = most(kRowNumbers / pitch / 4 * 4, 4);
   for (Index first = 0; first < rows; first += together)
     for (Index key = 0; key < block.whole; key += kWhole)
@@ -306,8 +179,6 @@ ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, In
   if constexpr (Reading && Keys > 0)
 #pragma GCC unroll 8
     for (int j = 0; j < Keys; ++j) block.fetch(block.after_values(key)[j]);
-  const auto row_at = [&block](Index at) __attribute__((always_inline)) { return block.after_values(at)[0]; };
-  [[maybe_unused]] LinesAhead<Element, decltype(row_at)> ahead{row_at, key, last, block.head_dim};
   const auto columns = [&](Index d, auto size, int n) __attribute__((always_inline)) {
     constexpr int kVectors = decltype(size)::value, kLoaded = kEach == 2 || (sizeof(Element) == 1 && kVectors > 1) ? 2 : 1;
     const auto lanes = [n](int z, int vectors) __attribute__((always_inline)) {
@@ -337,9 +208,7 @@ ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, In
         const auto then = block.after_values(whole);
         for (Index at = whole; at < least(whole + kWhole, last); at += kEach) {
           take(at, 0);
-          if constexpr (Reading && kPaced<Rows>)
-            ahead.fetch(kVectors * kLanes);
-          else if (Reading && d == 0)
+          if (Reading && d == 0)
 #pragma GCC unroll 2
             for (int i = 0; i < kEach; ++i) {
               block.fetch(then[at - whole + i]);
@@ -365,6 +234,10 @@ ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, In
 
 template <class Element>
 void value(const Number* s, Index rows, const Block<Element>& block, Number* out) {
+  if (in_whole_rows(rows, block, [&](auto all, auto vectors, auto where) {
+        value_whole<decltype(all)::value, decltype(vectors)::value, decltype(where)::value>(s, block, out);
+      }))
+    return;
   const Index head_dim = block.head_dim * kNumbers<Element>, together = most(kRowNumbers / head_dim / 4 * 4, 4);
   const Index few = most(kLongTiles ? kValueBytes / (block.head_dim * Index{sizeof(Element)}) / kWhole : 1, 1) * kWhole;
   for (Index first = 0; first < rows; first += together)

@@ -126,7 +126,7 @@ template <class Element>
   };
   const Index lead_keys = part.lead_bytes / (head_dim * static_cast<Index>(sizeof(Element)));
   const Index lead = part.lead_bytes ? most(least((lead_keys + kWhole - 1) / kWhole * kWhole, keys), kWhole) : 0;
-  const Index apart = (part.pages != nullptr || sizeof(Element) == 1 ? 64 : 256) / Index{sizeof(Element)};
+  const Index apart = (part.to_l1 || part.pages != nullptr || sizeof(Element) == 1 ? 64 : 256) / Index{sizeof(Element)};
   if (all <= 0) return;
   place(0, places, nullptr);
 #if defined(ROOFLINE_QUADS)
@@ -148,7 +148,7 @@ template <class Element>
     for (Index i = 0; i < (behind ? lead : 0); ++i) next_at[i] = at[n - 1] + (i + 1) * head_dim;
     const Block<Element> block = {static_cast<const Element*>(part.k), static_cast<const Element*>(part.v), static_cast<const Element*>(part.rope),
                                   at, at + kKeys, n, whole, head_dim, rope_dim, lead, next_at,
-                                  behind ? lead : (next_n + kWhole - 1) / kWhole * kWhole, part.scale, apart};
+                                  behind ? lead : (next_n + kWhole - 1) / kWhole * kWhole, part.scale, part.to_l1, apart};
 #if defined(ROOFLINE_QUADS)
     if (in_quads(part)) {
       Seen seen[Kernels::kMostRows];

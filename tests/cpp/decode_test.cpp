@@ -64,6 +64,7 @@ void run(const DecodeKernels<Number>& table, const Shape& shape, Tensors<T, K>& 
         .softcap = log2_e * static_cast<Number>(shape.softcap),
         .pages = shape.page_size ? tensors.pages.data() : nullptr, .page_size = shape.page_size,
         .page_rows = 2 * shape.page_size, .streams = parts > 1 ? 4 : 1, .lead_bytes = parts > 1 ? 6 << 10 : 0,
+        .to_l1 = parts > 2,
     });
   table.combine[kElementOf<T>]({
       .out = out.data(), .top = tops.data(), .sum = sums.data(), .sinks = shape.sinks ? tensors.sinks.data() : nullptr,
@@ -219,6 +220,22 @@ TEST_P(DecodeTest, ManyRanges) {
     check({.group = 4, .seq_q = 1, .seq_kv = 8 * kStep + 5, .head_dim = 72, .ranges = ranges});
 }
 
+TEST_P(DecodeTest, RowsOfWholeVectors) {
+  for (const std::int64_t head_dim : {32, 64, 128, 256})
+    for (const std::int64_t group : {1, 2, 3, 4})
+      for (const std::int64_t ranges : {1, 2, 3}) {
+        const Shape shape = {.group = group, .seq_q = 1, .seq_kv = 4 * kStep + 7, .head_dim = head_dim, .ranges = ranges};
+        check(shape);
+        check_of<float, Bf16>(table(), shape);
+        check_of<Bf16, Bf16>(table(), shape);
+        check_of<float, Fp16>(table(), shape);
+      }
+  for (const std::int64_t queries : {1, 2, 4})
+    for (const std::int64_t page : {0, 16})
+      check({.group = 1, .seq_q = queries, .seq_kv = 3 * kStep - 1, .head_dim = 128, .causal = true, .window = 250,
+             .page_size = page, .sinks = true, .softcap = 5.0, .ranges = 3});
+}
+
 TEST_P(DecodeTest, GrowingScores) {
   check({.group = 1, .seq_q = 1, .seq_kv = 1000, .head_dim = 64, .growth = 0.002, .ranges = 2});
 }
@@ -246,6 +263,13 @@ TEST_P(DecodeDoublesTest, RowsAndRemainders) {
   for (const std::int64_t keys : {1, 7, 17, 24, 191, 193, 400})
     for (const std::int64_t head_dim : {1, 3, 8, 15, 40, 128, 300})
       check({.group = keys % 5 + 1, .seq_q = 1, .seq_kv = keys, .head_dim = head_dim});
+}
+
+TEST_P(DecodeDoublesTest, RowsOfWholeVectors) {
+  for (const std::int64_t head_dim : {16, 32, 64})
+    for (const std::int64_t group : {1, 2, 4})
+      for (const std::int64_t ranges : {1, 2, 3})
+        check({.group = group, .seq_q = 1, .seq_kv = 3 * kStep + 7, .head_dim = head_dim, .ranges = ranges});
 }
 
 TEST_P(DecodeDoublesTest, MasksWindowsCapsSinksPagesAndRanges) {

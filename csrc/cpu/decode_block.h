@@ -1,0 +1,116 @@
+// Attention of few queries: a block of keys and values, and the sizes of tiles. Everything is internal to the file that includes it.
+#pragma once
+
+#include "cpu/decode_kernels.h"
+
+#include "cpu/isa.h"
+#include "cpu/simd/simd.h"
+#if !defined(ROOFLINE_DOUBLES)
+#include "cpu/simd/bytes.h"
+#endif
+#if defined(ROOFLINE_PAIRS)
+#include "cpu/simd/integers.h"
+#include "cpu/words.h"
+#endif
+
+namespace roofline::cpu {
+namespace {
+
+using Index = std::int64_t;
+
+using Kernels = DecodeKernels<Number>;
+using Part = DecodePart<Number>;
+
+constexpr int kKeys = Kernels::kKeys;
+constexpr int kPitch = kKeys + 4;       // scores of a row: a tile may write up to a vector more behind its last
+constexpr Index kFewKeys = 64;          // of all rows, that are not worth these places
+constexpr Index kRowNumbers = (8 << 10) / sizeof(Number);  // of queries, or results, that stay in L1
+constexpr Index kScores = (12 << 10) / sizeof(Number);     // of a block that stay in L1
+constexpr Index kBlockBytes = 64 << 10;  // keys and values that stay in L2 beside all queries and results
+
+// Numbers in an element: two in a word where instructions multiply pairs of them, of values those of two keys.
+template <class Element>
+constexpr int kNumbers = 1;
+#if defined(ROOFLINE_PAIRS)
+template <>
+constexpr int kNumbers<Bf16Pair> = 2;
+template <>
+constexpr int kNumbers<Int8Pair> = 2;
+template <>
+constexpr int kNumbers<Fp8E4m3Pair> = 2;
+#endif
+template <class Element>
+ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
+#if defined(ROOFLINE_PAIRS)
+  if constexpr (kNumbers<Element> == 2) return add_bf16_pairs(a, b, c);
+#endif
+  return fma(a, b, c);
+}
+
+// Rows are worked on in groups of 4, the last of 2 or 1 where that is enough. Scores of a group lie [key][row].
+// Keys of a tile of scores: as many sums as keep both multipliers busy.
+template <int Rows>
+constexpr int kTileKeys = Rows == 4 ? (kManyRegisters ? 4 : 3) : (kLanes > 8 ? kLanes : 8) / Rows;
+// Whether tiles of results take many keys, whose weights are loaded each time: a store of such a vector takes the time of almost
+// two multiply-adds on Zen 4. Shorter vectors make columns too narrow for that.
+constexpr bool kLongTiles = sizeof(Vec) == 64;
+constexpr Index kValueBytes = 8 << 10;  // of values that more rows, or columns, meet in L1
+// A block is filled up to a multiple of keys that makes whole tiles and whole vectors of scores.
+constexpr int kWhole = kLanes > 8 ? 16 : 24;
+static_assert(Kernels::kStep % kWhole == 0 && kKeys % Kernels::kStep == 0);
+
+template <int N>
+struct Size {
+  static constexpr int value = N;
+};
+
+template <class Element>
+struct RowsAt {
+  const Element* base;
+  const Index* at;
+  __attribute__((always_inline)) const Element* operator[](Index i) const { return base + at[i]; }
+};
+
+// Keys of a block in the order in which they are taken.
+template <class Element>
+struct Block {
+  const Element* k;
+  const Element* v;
+  const Element* rope;
+  const Index* at;       // [whole]; elements from k, or v, to a key's row; the last again beyond n
+  const Index* rope_at;  // [whole]; from rope
+  Index n;
+  Index whole;  // multiple of kWhole
+  Index head_dim;
+  Index rope_dim;
+  Index lead;            // keys: how far ahead rows are prefetched, in whole steps of kWhole; 0: not at all
+  const Index* next_at;  // [next_n], of what is read next
+  Index next_n;          // multiple of kWhole
+  Number scale;          // of products
+  bool to_l1;            // each line of these; else to L2
+  Index apart;           // columns from one prefetch of a row to the next
+
+  // Into L2 where lines that wait for memory would fill the few buffers of L1's misses, which bound what a core reads (Zen 4). Where
+  // rows lie one behind the other its hardware fetches the lines between, and prefetches of them all would take its buffers.
+  __attribute__((always_inline)) void fetch(const Element* row) const {
+    if (to_l1)
+      for (Index d = 0; d < head_dim; d += apart) __builtin_prefetch(row + d, 0, 3);
+    else
+      for (Index d = 0; d < head_dim; d += apart) __builtin_prefetch(row + d, 0, 2);
+  }
+
+  // The rows to prefetch with those from a key, or a value, on. V follows the block's keys, and the next keys follow V.
+  __attribute__((always_inline)) RowsAt<Element> after_keys(Index key) const {
+    const Index then = key + lead, behind = then - whole;
+    if (behind >= 0 && (v == k || behind >= whole)) return {k, at + key};
+    return behind < 0 ? RowsAt<Element>{k, at + then} : RowsAt<Element>{v, at + behind};
+  }
+  __attribute__((always_inline)) RowsAt<Element> after_values(Index key) const {
+    const Index then = key + lead, behind = then - whole;
+    if (behind >= 0 && behind >= next_n) return {v, at + key};
+    return behind < 0 ? RowsAt<Element>{v, at + then} : RowsAt<Element>{k, next_at + behind};
+  }
+};
+
+}  // namespace
+}  // namespace roofline::cpu
