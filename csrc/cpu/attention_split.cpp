@@ -80,7 +80,7 @@ OwnTask of_its_own(const AttentionTask& task, std::int64_t rows, std::int64_t ke
   t.k = filled(t.kv_dtype, t.kv_heads * keys * t.head_dim);
   t.v = task.k == task.v ? t.k : filled(t.kv_dtype, t.kv_heads * keys * t.value_dim);
   t.rope = filled(t.kv_dtype, keys * t.rope_dim);
-  t.q = filled(t.dtype, t.kv_heads * rows * t.head_dim);
+  t.q = filled(t.dtype, t.kv_heads * rows * (t.head_dim + t.rope_dim));  // with q_rope, or with its columns
   t.q_rope = filled(t.dtype, t.kv_heads * rows * t.rope_dim);
   t.out = filled(t.dtype, t.kv_heads * rows * t.value_dim);
   return own;
