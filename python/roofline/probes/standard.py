@@ -28,7 +28,7 @@ MOST_S, MOST_BYTES = 0.12, 96 * MIB  # longest time and largest tensors of one
 
 
 class Case(NamedTuple):
-    """A problem that a report times too, in these dtypes. None of its sizes is that of a report's point."""
+    """A problem that a report times too, in these dtypes. No point of a report has its lengths and numbers of rows."""
 
     name: str
     problem: Operator
@@ -38,20 +38,20 @@ class Case(NamedTuple):
 
 def _of_reports() -> Iterator[Case]:
     """Problems limited by memory and by arithmetic, of every operator."""
-    yield Case("prefill", ops.Attention(seq_q=768, seq_kv=768, heads=4, head_dim=96), MAIN)
-    yield Case("causal", ops.Attention(seq_q=1280, seq_kv=1280, heads=3, head_dim=80, causal=True), MAIN)
-    yield Case("decode", ops.Attention(seq_q=1, seq_kv=6144, head_dim=96), MAIN)
+    yield Case("prefill", ops.Attention(seq_q=640, seq_kv=640, heads=4, head_dim=128), MAIN)
+    yield Case("causal", ops.Attention(seq_q=1280, seq_kv=1280, heads=3, head_dim=64, causal=True), MAIN)
+    yield Case("decode", ops.Attention(seq_q=1, seq_kv=6144, head_dim=128), MAIN)
     yield Case("backward", ops.AttentionBackward(heads=3, seq_q=640, seq_kv=640, head_dim=128), HALF)
-    yield Case("decode", ops.CachedAttention(heads=16, kv_heads=4, seq_kv=6144, head_dim=96), HALF)
-    yield Case("many heads", ops.MlaDecode(heads=112, seq_kv=3072, kv_lora_rank=384), HALF)
-    mla = ops.MlaPrefill(heads=3, seq_q=288, seq_kv=672, qk_nope_head_dim=96, qk_rope_head_dim=48, v_head_dim=112, causal=True)
+    yield Case("decode", ops.CachedAttention(heads=16, kv_heads=4, seq_kv=6144, head_dim=128), HALF)
+    yield Case("many heads", ops.MlaDecode(heads=64, seq_kv=3072, kv_lora_rank=512), HALF)
+    mla = ops.MlaPrefill(heads=3, seq_q=288, seq_kv=672, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, causal=True)
     yield Case("prefill", mla, HALF)
     yield Case("large", ops.Matmul(rows=640, columns=1152, inner=896), MAIN)
     yield Case("one row", ops.Matmul(rows=1, columns=3072, inner=3072), MAIN)
     yield Case("one row", ops.QuantizedMatmul(rows=1, columns=3072, inner=3072, group_size=64), HALF)
     yield Case("one token", ops.Ffn(batch=1, seq_q=1, d_model=896, d_ff=3584), MAIN)
     yield Case("many tokens", ops.Ffn(batch=1, seq_q=176, d_model=768, d_ff=3072), MAIN)
-    yield Case("large", ops.Bmm(batch=72, rows=48, columns=448, inner=160), HALF)
+    yield Case("large", ops.Bmm(batch=48, rows=64, columns=768, inner=192), HALF)
     yield Case("one", ops.LmHead(tokens=1, d_model=896, vocabulary=9216), HALF)
     yield Case("one", ops.GroupedMatmul(tokens=1, experts=12, experts_per_token=2, d_model=320, d_ff=704), HALF)
     of_rows: tuple[type[Operator], ...] = (ops.Softmax, ops.RmsNorm, ops.LayerNorm, ops.BiasRelu, ops.SiluMul, ops.ResidualRmsNorm)
@@ -61,15 +61,15 @@ def _of_reports() -> Iterator[Case]:
         yield Case("large", of.make(rows=2048, columns=6144), dtypes[of])
     for of in of_elements:
         yield Case("large", of.make(elements=12 << 20), dtypes[of])
-    yield Case("tokens", ops.Rope(seq_q=1536, heads=12, kv_heads=4, head_dim=96), HALF)
+    yield Case("tokens", ops.Rope(seq_q=6144, heads=12, kv_heads=4, head_dim=64), HALF)
     yield Case("tokens", ops.Embedding(tokens=3072, vocabulary=6144, d_model=3072), HALF)
     for router in (ops.TopkSoftmax, ops.TopkSigmoid):
         yield Case("tokens", router(tokens=3072, experts=192), FULL)
     # Memory that is slow just now hides arithmetic, which these show.
     for of in of_rows:
-        yield Case("in cache", of.make(rows=96, columns=1536), dtypes[of], cold=False)
+        yield Case("in cache", of.make(rows=96, columns=1024), dtypes[of], cold=False)
     for of in of_elements:
-        yield Case("in cache", of.make(elements=144 << 10), dtypes[of], cold=False)
+        yield Case("in cache", of.make(elements=96 << 10), dtypes[of], cold=False)
 
 
 OF_REPORTS = tuple(_of_reports())
