@@ -62,13 +62,13 @@ Bound split_kv(const AttentionTask& task, Device& device);
 // kv_block: keys that meet all queries of a block at a time; 0: as many as are quickest.
 Bound tiled(const AttentionTask& task, Device& device, std::int64_t kv_block = 0);
 
-// A task of the same elements and columns with memory of its own, for trials: `rows` queries and so many keys of a KV head for each
-// thread, all of which every query sees.
-struct OwnTask {
+// A task of the same dtypes and columns on memory of its own, for trials: one KV head a thread, each with `rows` queries and `keys`
+// keys, without a mask.
+struct TrialTask {
   AttentionTask task;
-  std::vector<std::shared_ptr<void>> held;
+  std::vector<std::shared_ptr<void>> memory;
 };
-OwnTask of_its_own(const AttentionTask& task, std::int64_t rows, std::int64_t keys, Device& device);
+TrialTask trial_task(const AttentionTask& task, std::int64_t rows, std::int64_t keys, Device& device);
 
 // The fastest kernels of `tiled` for these elements.
 Choice<AttentionTiledKernels> choose_tiled(DType dtype, Element queries, Cached::Element cache);

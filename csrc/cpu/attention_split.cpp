@@ -67,14 +67,15 @@ Cached::Element cache_of(const AttentionTask& task) {
   }
 }
 
-OwnTask of_its_own(const AttentionTask& task, std::int64_t rows, std::int64_t keys, Device& device) {
-  OwnTask own = {{.op = task.op, .dtype = task.dtype, .kv_dtype = task.kv_dtype, .batch = 1, .kv_heads = device.threads(), .rows = rows,
-                  .seq_q = 1, .keys = keys, .head_dim = task.head_dim, .rope_dim = task.rope_dim, .value_dim = task.value_dim,
-                  .causal = false, .scale = task.scale, .q = nullptr, .k = nullptr, .v = nullptr, .out = nullptr}, {}};
+TrialTask trial_task(const AttentionTask& task, std::int64_t rows, std::int64_t keys, Device& device) {
+  TrialTask own = {{.op = task.op, .dtype = task.dtype, .kv_dtype = task.kv_dtype, .batch = 1, .kv_heads = device.threads(),
+                    .rows = rows, .seq_q = 1, .keys = keys, .head_dim = task.head_dim, .rope_dim = task.rope_dim,
+                    .value_dim = task.value_dim, .causal = false, .scale = task.scale, .q = nullptr, .k = nullptr, .v = nullptr,
+                    .out = nullptr}, {}};
   const auto filled = [&](DType dtype, std::int64_t elements) {
-    own.held.push_back(workspace(device, elements * size_bytes(dtype)));
-    device.fill(own.held.back().get(), dtype, elements, Fill::uniform, 0);
-    return own.held.back().get();
+    own.memory.push_back(workspace(device, elements * size_bytes(dtype)));
+    device.fill(own.memory.back().get(), dtype, elements, Fill::uniform, 0);
+    return own.memory.back().get();
   };
   AttentionTask& t = own.task;
   t.k = filled(t.kv_dtype, t.kv_heads * keys * t.head_dim);
@@ -88,6 +89,7 @@ OwnTask of_its_own(const AttentionTask& task, std::int64_t rows, std::int64_t ke
 
 namespace {
 
+// fixed: the reading of a trial, whose queries are then not in lanes.
 template <class Number>
 Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<Number>> choice, const Reading* fixed = nullptr);
 
@@ -99,11 +101,12 @@ Reading quickest_reading(const AttentionTask& task, std::int64_t rows, Device& d
   return kReadings[device.quickest(what, std::size(kReadings), [&]() -> Device::Trial {
     const std::int64_t element = size_bytes(task.kv_dtype);
     const std::int64_t key_bytes = ((task.k == task.v ? 1 : 2) * task.head_dim + task.rope_dim) * element;
-    const auto [own, held] = of_its_own(task, rows, std::max<std::int64_t>(kTrialBytes / device.threads() / key_bytes, 1), device);
+    const auto [own, memory] = trial_task(task, rows, std::max<std::int64_t>(kTrialBytes / device.threads() / key_bytes, 1), device);
     std::vector<Bound> each;
     for (const Reading& reading : kReadings) each.push_back(split_in(own, device, choice, &reading));
     const std::int64_t size = own.kv_heads * own.keys * task.head_dim * element;
-    return {{{own.k, size}, {own.v, size}}, [held = held, each, &device](int candidate) { each[candidate].steps[0].launch(device); }};
+    return {{{own.k, size}, {own.v, size}},
+            [memory = memory, each, &device](int candidate) { each[candidate].steps[0].launch(device); }};
   })];
 }
 
@@ -130,7 +133,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   // Tiles of one vector load about as much as they multiply: that pays where it is dear to widen numbers again for a few rows.
   const std::int64_t vectors = cache == Cached::fp8_e4m3 ? 1 : 2;
   const bool fills = lanes > 1 && most_rows >= vectors * lanes && 4 * most_rows >= 3 * lanes_table->chunk(most_rows);
-  const bool in_lanes = std::is_same_v<Number, float> && (lanes_table->numbers > 1 ? most_rows >= least_words : fills);
+  const bool in_lanes = !fixed && std::is_same_v<Number, float> && (lanes_table->numbers > 1 ? most_rows >= least_words : fills);
   const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, in_lanes ? 2 : 8, device);
   const std::int64_t whole_rows = Kernels::whole(most_rows);
   const std::int64_t query_numbers = (whole_rows * key_dim + 15) / 16 * 16;  // what follows is aligned

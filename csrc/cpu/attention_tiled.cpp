@@ -106,9 +106,9 @@ std::int64_t quickest_block(const AttentionTask& task, const Table& table, Devic
   const std::string what = "keys of a block of " + std::to_string(task.head_dim + task.rope_dim) + " + " + std::to_string(task.value_dim) +
                            " columns x " + name(task.dtype);
   return each[device.quickest(what, std::size(each), [&]() -> Device::Trial {
-    const auto [own, held] = of_its_own(task, kRows, kKeys, device);
+    const auto [own, memory] = trial_task(task, kRows, kKeys, device);
     const std::vector<Bound> bound = {tiled(own, device, kv_block), tiled(own, device, fitting)};
-    return {{}, [held = held, bound, &device](int candidate) { bound[candidate].steps[0].launch(device); }};
+    return {{}, [memory = memory, bound, &device](int candidate) { bound[candidate].steps[0].launch(device); }};
   })];
 }
 

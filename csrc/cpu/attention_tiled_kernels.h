@@ -52,7 +52,7 @@ struct AttentionTiledKernels {
 
   int lanes;       // queries of one vector: a query block is a multiple of it
   int tile_rows;   // keys, or columns of V, of a register tile
-  int tile_width;  // queries of a register tile
+  int tile_width;  // queries of a register tile, or columns of V
   int numbers;     // of K, V, Q and P in a word: 1 of fp32 or fp64, 2 of bf16
   int columns;     // words of a key come in multiples of it
   void (*of[kElements])(const AttentionBlock&);  // by the element of q and out; of fp64 the first

@@ -71,6 +71,11 @@ struct RowsAt {
   __attribute__((always_inline)) const Element* operator[](Index i) const { return base + at[i]; }
 };
 
+// Into L1 or L2; the instruction takes a constant.
+ROOFLINE_INLINE void prefetch(const void* line, bool to_l1) {
+  to_l1 ? __builtin_prefetch(line, 0, 3) : __builtin_prefetch(line, 0, 2);
+}
+
 // Keys of a block in the order in which they are taken.
 template <class Element>
 struct Block {
@@ -87,16 +92,13 @@ struct Block {
   const Index* next_at;  // [next_n], of what is read next
   Index next_n;          // multiple of kWhole
   Number scale;          // of products
-  bool to_l1;            // each line of these; else to L2
+  bool to_l1;            // prefetches go to L1; else to L2
   Index apart;           // columns from one prefetch of a row to the next
 
   // Into L2 where lines that wait for memory would fill the few buffers of L1's misses, which bound what a core reads (Zen 4). Where
   // rows lie one behind the other its hardware fetches the lines between, and prefetches of them all would take its buffers.
   __attribute__((always_inline)) void fetch(const Element* row) const {
-    if (to_l1)
-      for (Index d = 0; d < head_dim; d += apart) __builtin_prefetch(row + d, 0, 3);
-    else
-      for (Index d = 0; d < head_dim; d += apart) __builtin_prefetch(row + d, 0, 2);
+    for (Index d = 0; d < head_dim; d += apart) prefetch(row + d, to_l1);
   }
 
   // The rows to prefetch with those from a key, or a value, on. V follows the block's keys, and the next keys follow V.

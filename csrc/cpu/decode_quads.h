@@ -45,9 +45,7 @@ struct RowsAhead {
   __attribute__((always_inline)) void step() {
     for (passed += kWhole; passed >= steps && next < kWhole; passed -= steps) {
       const char* const row = rows[next++];
-      for (std::uint32_t line = 0; line < lines; ++line)
-        if (to_l1) __builtin_prefetch(row + line * 64, 0, 3);
-        else __builtin_prefetch(row + line * 64, 0, 2);
+      for (std::uint32_t line = 0; line < lines; ++line) prefetch(row + line * 64, to_l1);
     }
   }
 };
