@@ -159,12 +159,12 @@ template <class T, bool NonTemporal, bool Residual>
 ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T* y, std::int64_t rows, std::int64_t columns,
                                      double eps) {
   using V = VecOf<T>;
-  constexpr int kStreams = Residual ? 4 : 3;
+  constexpr int kStreams = Residual ? 4 : 3, kMostSets = NonTemporal ? 2 : kManyRegisters ? 4 : 8;
   const std::int64_t most = rows_of_block<NonTemporal, kStreams>(columns * sizeof(T)), step = most * columns;
-  float scale[kLanes] = {};
+  float scale[2][kLanes] = {};
   Pace pace;
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
-    const auto found = totals<V, 1, NonTemporal ? 2 : 8>(some, columns, [&](int r) __attribute__((always_inline)) {
+    const auto found = totals<V, 1, kMostSets>(some, columns, [&](int r) __attribute__((always_inline)) {
       return [=, &pace, from = x + (row + r) * columns, sum = residual + (Residual ? (row + r) * columns : 0), also = beside(r)](
                  auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         V value = take<V>(from + i, n, 0);
@@ -182,10 +182,10 @@ ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T
       };
     });
     rest();
-    store(scale, over_root(found.sum[0], columns, eps));
+    store(scale[row & 1], over_root(found.sum[0], columns, eps));
   };
   in_blocks<V, NonTemporal, kStreams>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
-    return [weight, from = (Residual ? residual : x) + (row + r) * columns, by = set1(scale[r])](std::int64_t i, int n)
+    return [weight, from = (Residual ? residual : x) + (row + r) * columns, by = set1(scale[row & 1][r])](std::int64_t i, int n)
                __attribute__((always_inline)) {
       return inexact(each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, by), w); }, take<V>(from + i, n, 0),
                           take<V>(weight + i, n, 0)));
@@ -231,7 +231,7 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
   auto* bias = static_cast<const T*>(bias_);
   const Vec count = set1(static_cast<float>(columns));
   const std::int64_t most = rows_of_block<NonTemporal, 4>(columns * sizeof(T)), step = most * columns;
-  float centre[kLanes] = {}, scale[kLanes] = {};
+  float centre[2][kLanes] = {}, scale[2][kLanes] = {};
   Pace pace;
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
     const T* const block = x + row * columns;
@@ -254,23 +254,25 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
     });
     rest();
     const Vec mean = div(sums.sum[0], count);
-    store(centre, add(load(shift), mean));
+    store(centre[row & 1], add(load(shift), mean));
     Vec squares;
     if constexpr (OnePass)
       squares = max(zero(), sub(sums.sum[1], mul(mean, sums.sum[0])));
     else
       squares = totals<V, 1, 8>(some, columns, [&](int r) __attribute__((always_inline)) {
-        return [from = block + r * columns, mean = centre[r]](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+        return [from = block + r * columns, mean = centre[row & 1][r]](auto& state, std::int64_t i, int n)
+                   __attribute__((always_inline)) {
           const V d = less(take<V>(from + i, n, mean), set1(mean));
           state.sum[0] = times_plus(d, d, state.sum[0]);
         };
       }).sum[0];
-    store(scale, over_root(squares, columns, eps));
+    store(scale[row & 1], over_root(squares, columns, eps));
   };
   in_blocks<V, NonTemporal, 4>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
     // Where results have 16 bits one rounding more, of the mean in units of the deviation, does not show.
     constexpr bool kFused = sizeof(T) == 2;
-    return [=, from = x + (row + r) * columns, mean = set1(kFused ? -centre[r] * scale[r] : centre[r]), one = set1(scale[r])](
+    const float middle = centre[row & 1][r], unit = scale[row & 1][r];
+    return [=, from = x + (row + r) * columns, mean = set1(kFused ? -middle * unit : middle), one = set1(unit)](
                std::int64_t i, int n) __attribute__((always_inline)) {
       return inexact(each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) {
                             return fma(kFused ? fma(a, one, mean) : mul(sub(a, mean), one), w, b);

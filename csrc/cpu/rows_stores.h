@@ -89,19 +89,6 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
   plainly(n);
 }
 
-// Two rows of values, one below the other: what both read of a weight is read once.
-template <class V, class T, class One, class Other>
-ROOFLINE_INLINE void write_two(T* y, std::int64_t n, One one, Other other) {
-  const auto both = [&](std::int64_t i, int some) __attribute__((always_inline)) {
-    const auto upper = one(i, some), lower = other(i, some);
-    give<false>(y + i, some, upper), give<false>(y + n + i, some, lower);
-  };
-  std::int64_t i = 0;
-  for (; i + 2 * kStep<V> <= n; i += 2 * kStep<V>) both(i, kStep<V>), both(i + kStep<V>, kStep<V>);
-  for (; i + kStep<V> <= n; i += kStep<V>) both(i, kStep<V>);
-  if (i < n) both(i, static_cast<int>(n - i));
-}
-
 // Non-temporal stores of results, one after the other. Whole: every row is whole cache lines, so each vector is stored at once. Else
 // vectors are written to a ring buffer in L1, and whole lines are stored from there.
 template <bool Whole>
@@ -160,23 +147,37 @@ class Outgoing {
 constexpr auto kNoneBeside = [](int) { return [](std::int64_t, int) {}; };
 constexpr auto kNoRest = [] {};
 
+// Whether L1 keeps what the steps of a row go through: so many streams of as many bytes.
+constexpr bool fits_l1(std::int64_t streams, std::int64_t row_bytes) { return streams * row_bytes <= 48 << 10; }
+
 // Passes over blocks of `most` rows. first(row, some, beside, rest): all passes but the last over `some` rows from `row` on; each step
 // (i, n) of the first over the r-th of them calls beside(r)(i, n), and rest() follows it. result(row, r): of the r-th row of the block
-// that begins at `row`, what gives n results from the i-th on, until the next block's rest(). InPairs: rows share weights.
-template <class V, bool InPairs, class T, class First, class Result>
+// that begins at `row`, what gives n results from the i-th on, until the next but one block's totals. Streams: rows of memory that a
+// row's steps go through, 0 where results wait elsewhere. Long rows are blocks of their own, and the first pass over one stores the
+// results of one before it: of the last but one where L1 keeps three rows, so that nothing waits for the totals of the row between.
+template <class V, int Streams, class T, class First, class Result>
 ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
+  const std::int64_t row_bytes = columns * std::int64_t{sizeof(T)};
+  if ((kManyRegisters || sizeof(T) == 2) && Streams > 0 && row_bytes >= 1024 && rows > 2) {
+    // Wide elements take fewer instructions a byte, and notice sooner what L1 has not kept.
+    const std::int64_t behind = fits_l1((Streams + 2) * sizeof(T) / 2, row_bytes) ? 2 : 1;
+    for (std::int64_t row = 0; row < behind; ++row) first(row, 1, kNoneBeside, kNoRest);
+    for (std::int64_t row = behind; row < rows; ++row)
+      first(row, 1, [&](int) __attribute__((always_inline)) {
+        return [value = result(row - behind, 0), to = y + (row - behind) * columns](std::int64_t i, int n)
+                   __attribute__((always_inline)) {
+          give<false>(to + i, n, value(i, n));
+        };
+      }, kNoRest);
+    for (std::int64_t row = rows - behind; row < rows; ++row) write<V, false>(y + row * columns, columns, result(row, 0));
+    return;
+  }
   for (std::int64_t row = 0; row < rows; row += most) {
     const int some = static_cast<int>(least(most, rows - row));
     first(row, some, kNoneBeside, kNoRest);
-    int r = 0;
-    for (; InPairs && columns >= 8 * kStep<V> && r + 2 <= some; r += 2)
-      write_two<V>(y + (row + r) * columns, columns, result(row, r), result(row, r + 1));
-    for (; r < some; ++r) write<V, false>(y + (row + r) * columns, columns, result(row, r));
+    for (int r = 0; r < some; ++r) write<V, false>(y + (row + r) * columns, columns, result(row, r));
   }
 }
-
-// Whether L1 keeps what the steps of a row go through: so many streams of as many bytes.
-constexpr bool fits_l1(std::int64_t streams, std::int64_t row_bytes) { return streams * row_bytes <= 48 << 10; }
 
 // Rows of a block: as many as L1 keeps. Of longer ones that L2 keeps two, where results go past the caches: see `blocks_in_turn`.
 template <bool NonTemporal, int Streams>
@@ -236,7 +237,7 @@ ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::
   const std::int64_t row_bytes = columns * std::int64_t{sizeof(T)};
   const bool whole = reinterpret_cast<std::uintptr_t>(y) % kLineBytes == 0 && row_bytes % kLineBytes == 0;
   if constexpr (!NonTemporal)
-    in_blocks<V, (Streams > 0 && (kManyRegisters || sizeof(T) == 2))>(y, most, rows, columns, first, result);
+    in_blocks<V, Streams>(y, most, rows, columns, first, result);
   else if (Streams > 0 && whole && most == 2 && !fits_l1(Streams, row_bytes) && columns % (2 * kStep<V>) == 0)
     blocks_in_turn<V, true, Streams, true>(y, most, rows, columns, first, result);
   else if (whole)
