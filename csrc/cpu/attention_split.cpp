@@ -41,7 +41,7 @@ struct Reading {
   std::int64_t lead_bytes;
   bool to_l1 = false;
 };
-constexpr Reading kReadings[] = {{2, 4 << 10}, {2, 8 << 10, true}, {2, 4 << 10, true}, {1, 4 << 10, true}, {4, 8 << 10}, {1, 0}, {8, 0}};
+constexpr Reading kReadings[] = {{2, 4 << 10}, {2, 8 << 10, true}, {2, 16 << 10, true}, {2, 4 << 10, true}, {1, 4 << 10, true}, {4, 8 << 10}, {1, 0}, {8, 0}};
 constexpr std::int64_t kTrialBytes = 8 << 20;  // of keys and values; fewer say little of it
 
 }  // namespace
@@ -133,7 +133,9 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   // Tiles of one vector load about as much as they multiply: that pays where it is dear to widen numbers again for a few rows.
   const std::int64_t vectors = cache == Cached::fp8_e4m3 ? 1 : 2;
   const bool fills = lanes > 1 && most_rows >= vectors * lanes && 4 * most_rows >= 3 * lanes_table->chunk(most_rows);
-  const bool in_lanes = !fixed && std::is_same_v<Number, float> && (lanes_table->numbers > 1 ? most_rows >= least_words : fills);
+  const bool in_order = cache == Cached::bf16 && table->in_whole_rows && table->in_whole_rows(most_rows, head_dim / 2, rope_dim);
+  const bool in_lanes = !fixed && std::is_same_v<Number, float> &&
+                        (lanes_table->numbers > 1 ? most_rows >= least_words && !in_order : fills);
   const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, in_lanes ? 2 : 8, device);
   const std::int64_t whole_rows = Kernels::whole(most_rows);
   const std::int64_t query_numbers = (whole_rows * key_dim + 15) / 16 * 16;  // what follows is aligned

@@ -64,6 +64,16 @@ struct Size {
   static constexpr int value = N;
 };
 
+// Calls work(row, constant of its size) for each group of rows in [first, last), where `rows` are all there are.
+template <class Work>
+ROOFLINE_INLINE void for_groups(Index first, Index last, Index rows, Work work) {
+  for (Index row = first; row < last; row += 4) {
+    if (rows - row >= 3) work(row, Size<4>{});
+    else if (rows - row == 2) work(row, Size<2>{});
+    else work(row, Size<1>{});
+  }
+}
+
 template <class Element>
 struct RowsAt {
   const Element* base;

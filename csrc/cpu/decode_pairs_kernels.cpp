@@ -10,6 +10,7 @@ extern const DecodeKernels<float> ROOFLINE_TABLE(decode_pairs) = {
     {nullptr, attend<Bf16Pair>, nullptr, attend<Int8Pair>, attend<Fp8E4m3Pair>},
     {nullptr, combine<Bf16>},
     kNumbers<Bf16Pair>,
+    in_whole_rows<Bf16Pair>,
 };
 
 }  // namespace roofline::cpu

@@ -90,22 +90,9 @@ struct Seen {
   Index first, last;
 };
 
-// Calls work(row, constant of its size) for each group of rows in [first, last), where `rows` are all there are.
-template <class Work>
-ROOFLINE_INLINE void for_groups(Index first, Index last, Index rows, Work work) {
-  for (Index row = first; row < last; row += 4) {
-    if (rows - row >= 3) work(row, Size<4>{});
-    else if (rows - row == 2) work(row, Size<2>{});
-    else work(row, Size<1>{});
-  }
-}
-
 template <class Element>
 void score(const Number* q, Index rows, const Block<Element>& block, Number* scores) {
-  if (in_whole_rows(rows, block, [&](auto all, auto vectors, auto where) {
-        score_whole<decltype(all)::value, decltype(vectors)::value, decltype(where)::value>(q, block, scores);
-      }))
-    return;
+  if (by_whole_rows(rows, block, [&](auto vectors) { score_whole<decltype(vectors)::value>(q, rows, block, scores); })) return;
   const Index pitch = block.head_dim + block.rope_dim, together = most(kRowNumbers / pitch / 4 * 4, 4);
   for (Index first = 0; first < rows; first += together)
     for (Index key = 0; key < block.whole; key += kWhole)
@@ -234,10 +221,7 @@ ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, In
 
 template <class Element>
 void value(const Number* s, Index rows, const Block<Element>& block, Number* out) {
-  if (in_whole_rows(rows, block, [&](auto all, auto vectors, auto where) {
-        value_whole<decltype(all)::value, decltype(vectors)::value, decltype(where)::value>(s, block, out);
-      }))
-    return;
+  if (by_whole_rows(rows, block, [&](auto vectors) { value_whole<decltype(vectors)::value>(s, rows, block, out); })) return;
   const Index head_dim = block.head_dim * kNumbers<Element>, together = most(kRowNumbers / head_dim / 4 * 4, 4);
   const Index few = most(kLongTiles ? kValueBytes / (block.head_dim * Index{sizeof(Element)}) / kWhole : 1, 1) * kWhole;
   for (Index first = 0; first < rows; first += together)

@@ -131,9 +131,9 @@ template <class Element>
   place(0, places, nullptr);
 #if defined(ROOFLINE_QUADS)
   const Quads quads(part, s, reinterpret_cast<Number*>(places + 4 * kKeys));
-  if (in_quads(part)) pack<Element>(quads, part);
+  if (in_quads<Element>(part)) pack<Element>(quads, part);
   Number tops[Kernels::kMostRows * kQuad], sums[Kernels::kMostRows * kQuad];
-  for (Index i = 0; i < (in_quads(part) ? quads.vectors * kLanes : 0); ++i) {
+  for (Index i = 0; i < (in_quads<Element>(part) ? quads.vectors * kLanes : 0); ++i) {
     const bool real = i / kQuad < rows;
     tops[i] = real ? part.top[i / kQuad] : -kInfinity;
     sums[i] = real && i % kQuad == 0 ? part.sum[i / kQuad] : 0;
@@ -150,7 +150,7 @@ template <class Element>
                                   at, at + kKeys, n, whole, head_dim, rope_dim, lead, next_at,
                                   behind ? lead : (next_n + kWhole - 1) / kWhole * kWhole, part.scale, part.to_l1, apart};
 #if defined(ROOFLINE_QUADS)
-    if (in_quads(part)) {
+    if (in_quads<Element>(part)) {
       Seen seen[Kernels::kMostRows];
       for (Index row = 0; row < rows; ++row) seen[row] = seen_at(row, n, begin);
       score(quads, block);
@@ -173,7 +173,7 @@ template <class Element>
     value(s, rows, block, part.out);
   }
 #if defined(ROOFLINE_QUADS)
-  for (Index row = 0; row < (in_quads(part) ? rows : 0); ++row) {
+  for (Index row = 0; row < (in_quads<Element>(part) ? rows : 0); ++row) {
     const Number* const sum = sums + row * kQuad;
     part.top[row] = tops[row * kQuad];
     part.sum[row] = sum[0] + sum[1] + sum[2] + sum[3];
@@ -219,7 +219,7 @@ void attend(const Part& part) {
     }
 #endif
 #if defined(ROOFLINE_QUADS)
-  for (Index row = 0; row < (in_quads(part) ? part.rows : 0); ++row)
+  for (Index row = 0; row < (in_quads<Element>(part) ? part.rows : 0); ++row)
     put_in_order<Element>(part.out + row * part.head_dim, part.head_dim);
 #endif
 }

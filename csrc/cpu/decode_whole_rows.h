@@ -1,6 +1,6 @@
-// Attention of one query, two or four, whose rows are whole vectors: a key or a value at a time, without remainders. With fewer
-// instructions a line a core's reorder window holds more outstanding loads, and loads in address order suit hardware prefetchers:
-// on Zen 5 decode reads at 0.95 instead of 0.72 of a plain sum's rate. Everything is internal to the file that includes it.
+// Attention of up to eight queries whose rows are whole vectors: a key or a value at a time, without remainders. With fewer
+// instructions a line a core's reorder window holds more outstanding loads, and loads in address order suit hardware prefetchers: on
+// Zen 5 decode of one query reads at 0.95 instead of 0.72 of a plain sum's rate. Everything is internal to the file that includes it.
 #pragma once
 
 #include "cpu/decode_block.h"
@@ -8,41 +8,102 @@
 namespace roofline::cpu {
 namespace {
 
-// How a kernel of whole rows prefetches lines ahead.
-enum Fetch : int { kNoFetch, kFetchToL2, kFetchToL1 };
+// Whether these kernels take so many rows of queries, whose keys have so many elements. Two groups of rows widen the same keys: dear
+// for bytes.
+template <class Element>
+bool in_whole_rows(Index rows, Index head_dim, Index rope_dim) {
+  constexpr Index kMost = sizeof(Element) == 1 ? 0 : sizeof(Element) == kNumbers<Element> ? 4 : 8;
+  const bool whole = head_dim == 2 * kLanes || head_dim == 4 * kLanes || head_dim == 8 * kLanes;
+  return kLongTiles && rows <= kMost && whole && rope_dim == 0;
+}
+
+// How a kernel prefetches the lines ahead: with those that it reads, or, where two groups of rows read the same ones, some in each
+// step of either.
+enum Fetch : int { kNoFetch, kFetchToL2, kFetchToL1, kSpread };
+
+template <int Where>
+constexpr bool kBeside = Where == kFetchToL2 || Where == kFetchToL1;
 
 template <int Where, class Element>
 ROOFLINE_INLINE void fetch_vector(const Element* row, int z) {
-  if (Where != kNoFetch && z * kLanes * sizeof(Element) % 64 == 0) prefetch(row + z * kLanes, Where == kFetchToL1);
+  if (kBeside<Where> && z * kLanes * sizeof(Element) % 64 == 0) prefetch(row + z * kLanes, Where == kFetchToL1);
 }
 
-// scores[n][Rows] of rows that are `Vectors` whole vectors, key by key.
+// The lines ahead of kWhole rows, in order, so many in each step: memory is asked evenly.
+template <class Element, int Vectors>
+class Spread {
+ public:
+  static constexpr int kLine = 64 / sizeof(Element), kColumns = Vectors * kLanes;
+  // Lines of a step where kernels go through these rows so many times, a few rows at once.
+  static constexpr int lines_of(int times, int rows_at_once) {
+    return kColumns / kLine * rows_at_once < times ? 1 : kColumns / kLine * rows_at_once / times;
+  }
+
+  Spread(const Block<Element>& block, RowsAt<Element> then) : then_(then), row_(block.lead > 0 ? 0 : kWhole), to_l1_(block.to_l1) {}
+
+  template <int Lines>
+  __attribute__((always_inline)) inline void step() {
+    if (row_ == kWhole) return;
+    const Element* const line = then_[row_] + column_;
+    for (int i = 0; i < Lines; ++i) prefetch(line + i * kLine, to_l1_);
+    column_ += Lines * kLine;
+    if (column_ >= kColumns) column_ = 0, ++row_;
+  }
+
+ private:
+  RowsAt<Element> then_;
+  Index row_, column_ = 0;
+  bool to_l1_;
+};
+
+// scores[n][Rows] of rows that are `Vectors` whole vectors, of the keys [first, last): key by key where these come from memory, side
+// by side where a query would be loaded again for each.
 template <int Rows, int Vectors, int Where, class Element>
-[[gnu::noinline]] void score_whole(const Number* q, const Block<Element>& block, Number* scores) {
-  constexpr int kTile = kTileKeys<Rows>;
+[[gnu::noinline]] void score_whole(const Number* q, const Block<Element>& block, Index first, Index last,
+                                   Spread<Element, Vectors>* lines, Number* scores) {
+  constexpr int kTile = kTileKeys<Rows>, kLines = Spread<Element, Vectors>::lines_of(2, 1);
   constexpr bool kHeld = Rows * Vectors <= 8;  // queries, in registers
   const Index pitch = Vectors * kLanes;
   Vec query[kHeld ? Rows * Vectors : 1];
 #pragma GCC unroll 8
   for (int i = 0; i < (kHeld ? Rows * Vectors : 0); ++i) query[i] = load(q + i * kLanes);
   const Vec scale = set1(block.scale);
-  for (Index key = 0; key < block.n; key += kTile) {
+  for (Index key = first; key < last; key += kTile) {
     [[maybe_unused]] const auto then = block.after_keys(key);
     Vec sums[kTile * Rows];
 #pragma GCC unroll 16
-    for (int j = 0; j < kTile; ++j) {
-      const Element* const row = block.k + block.at[key + j];
-      [[maybe_unused]] const Element* const ahead = Where == kNoFetch ? row : then[j];
-#pragma GCC unroll 4
-      for (int r = 0; r < Rows; ++r) sums[j * Rows + r] = zero();
+    for (Vec& sum : sums) sum = zero();
+    if constexpr (Where == kSpread && !kHeld) {
 #pragma GCC unroll 8
       for (int z = 0; z < Vectors; ++z) {
-        fetch_vector<Where>(ahead, z);
-        const Vec keys = load(row + z * kLanes);
+        Vec keys[kTile];
+#pragma GCC unroll 16
+        for (int j = 0; j < kTile; ++j) {
+          if (j % Vectors == 0 && z * kTile % Vectors == 0) lines->template step<kLines>();
+          keys[j] = load(block.k + block.at[key + j] + z * kLanes);
+        }
 #pragma GCC unroll 4
-        for (int r = 0; r < Rows; ++r)
-          sums[j * Rows + r] =
-              multiply_add<Element>(kHeld ? query[r * Vectors + z] : load(q + r * pitch + z * kLanes), keys, sums[j * Rows + r]);
+        for (int r = 0; r < Rows; ++r) {
+          const Vec one = load(q + r * pitch + z * kLanes);
+#pragma GCC unroll 16
+          for (int j = 0; j < kTile; ++j) sums[j * Rows + r] = multiply_add<Element>(one, keys[j], sums[j * Rows + r]);
+        }
+      }
+    } else {
+#pragma GCC unroll 16
+      for (int j = 0; j < kTile; ++j) {
+        const Element* const row = block.k + block.at[key + j];
+        [[maybe_unused]] const Element* const ahead = kBeside<Where> ? then[j] : row;
+        if constexpr (Where == kSpread) lines->template step<kLines>();
+#pragma GCC unroll 8
+        for (int z = 0; z < Vectors; ++z) {
+          fetch_vector<Where>(ahead, z);
+          const Vec keys = load(row + z * kLanes);
+#pragma GCC unroll 4
+          for (int r = 0; r < Rows; ++r)
+            sums[j * Rows + r] =
+                multiply_add<Element>(kHeld ? query[r * Vectors + z] : load(q + r * pitch + z * kLanes), keys, sums[j * Rows + r]);
+        }
       }
     }
 #pragma GCC unroll 2
@@ -55,13 +116,15 @@ template <int Rows, int Vectors, int Where, class Element>
   }
 }
 
-// out[Rows][columns] += weights[n][Rows] V[n][columns] of such rows. Results stay in registers, of many columns a part at a time.
+// out[Rows][columns] += weights[n][Rows] V[n][columns] of such rows and the values [first, last). Results stay in registers, of
+// many columns a part at a time.
 template <int Rows, int Vectors, int Where, class Element>
-[[gnu::noinline]] void value_whole(const Number* s, const Block<Element>& block, Number* out) {
-  constexpr int kEach = kNumbers<Element>, kAll = Vectors * kEach, kMost = Rows == 1 ? 16 : 16 / Rows;
+[[gnu::noinline]] void value_whole(const Number* s, const Block<Element>& block, Index first, Index last,
+                                   Spread<Element, Vectors>* lines, Number* out) {
+  constexpr int kEach = kNumbers<Element>, kAll = Vectors * kEach, kMost = Where == kSpread ? 4 : 16 / Rows;
   constexpr int kPart = kAll < kMost ? kAll : kMost, kWords = kPart / kEach;  // vectors of results, and of V
-  for (Index begin = 0, end = 0; begin < block.n; begin = end) {
-    end = kPart == kAll ? block.n : least(begin + kWhole, block.n);
+  for (Index begin = first, end = 0; begin < last; begin = end) {
+    end = kPart == kAll ? last : least(begin + kWhole, last);
 #pragma GCC unroll 1
     for (int part = 0; part < kAll; part += kPart) {
       Vec acc[Rows][kPart];
@@ -73,16 +136,16 @@ template <int Rows, int Vectors, int Where, class Element>
       for (Index whole = begin; whole < end; whole += kWhole) {
         [[maybe_unused]] const auto then = block.after_values(whole);
         for (Index key = whole; key < least(whole + kWhole, end); key += kEach) {
-          const Element* row[kEach];
+          if constexpr (Where == kSpread) lines->template step<Spread<Element, Vectors>::lines_of(2 * kAll / kPart, kEach)>();
           Vec values[kEach][kWords];
 #pragma GCC unroll 2
           for (int i = 0; i < kEach; ++i) {
-            row[i] = block.v + block.at[key + i] + column;
-            [[maybe_unused]] const Element* const ahead = Where == kNoFetch ? row[i] : then[key - whole + i] + column;
+            const Element* const row = block.v + block.at[key + i] + column;
+            [[maybe_unused]] const Element* const ahead = kBeside<Where> ? then[key - whole + i] + column : row;
 #pragma GCC unroll 16
             for (int z = 0; z < kWords; ++z) {
               fetch_vector<Where>(ahead, z);
-              values[i][z] = load(row[i] + z * kLanes);
+              values[i][z] = load(row + z * kLanes);
               if constexpr (kEach == 2) values[i][z] = in_order(values[i][z]);
             }
           }
@@ -108,22 +171,54 @@ template <int Rows, int Vectors, int Where, class Element>
   }
 }
 
-// Calls work(rows, vectors, where) with constants where kernels of whole rows take this block; else it returns false.
+// Calls work(row, size, where, first, last, lines) for groups of `rows` and ranges of keys, so that all meet: one group in one range,
+// and two in turn over a few keys, which the second finds in L1. then(first): the rows ahead of a range.
+template <int Vectors, class Element, class Then, class Work>
+ROOFLINE_INLINE void over_groups(Index rows, const Block<Element>& block, Then then, Work work) {
+  if (rows > 4) {
+    for (Index first = 0; first < block.n; first += kWhole) {
+      Spread<Element, Vectors> lines(block, then(first));
+      for_groups(0, rows, rows, [&](Index row, auto size) __attribute__((always_inline)) {
+        work(row, size, Size<kSpread>{}, first, least(first + kWhole, block.n), &lines);
+      });
+    }
+    return;
+  }
+  for_groups(0, rows, rows, [&](Index row, auto size) __attribute__((always_inline)) {
+    const auto reads = [&](auto where) __attribute__((always_inline)) {
+      work(row, size, where, Index{0}, block.n, static_cast<Spread<Element, Vectors>*>(nullptr));
+    };
+    block.lead == 0 ? reads(Size<kNoFetch>{}) : block.to_l1 ? reads(Size<kFetchToL1>{}) : reads(Size<kFetchToL2>{});
+  });
+}
+
+template <int Vectors, class Element>
+void score_whole(const Number* q, Index rows, const Block<Element>& block, Number* scores) {
+  const auto then = [&](Index key) __attribute__((always_inline)) { return block.after_keys(key); };
+  over_groups<Vectors>(rows, block, then, [&](Index row, auto size, auto where, Index first, Index last, auto* lines) {
+    score_whole<decltype(size)::value, Vectors, decltype(where)::value>(q + row * Vectors * kLanes, block, first, last, lines,
+                                                                        scores + row * kPitch);
+  });
+}
+
+template <int Vectors, class Element>
+void value_whole(const Number* s, Index rows, const Block<Element>& block, Number* out) {
+  const auto then = [&](Index key) __attribute__((always_inline)) { return block.after_values(key); };
+  over_groups<Vectors>(rows, block, then, [&](Index row, auto size, auto where, Index first, Index last, auto* lines) {
+    value_whole<decltype(size)::value, Vectors, decltype(where)::value>(s + row * kPitch, block, first, last, lines,
+                                                                        out + row * Vectors * kNumbers<Element> * kLanes);
+  });
+}
+
+// Calls work(constant of the vectors in a row) where these kernels take the block; else it returns false.
 template <class Element, class Work>
-ROOFLINE_INLINE bool in_whole_rows(Index rows, const Block<Element>& block, Work work) {
+ROOFLINE_INLINE bool by_whole_rows(Index rows, const Block<Element>& block, Work work) {
   if constexpr (kLongTiles && sizeof(Element) > 1) {
-    const auto ahead = [&](auto all, auto vectors) __attribute__((always_inline)) {
-      if (block.lead == 0) work(all, vectors, Size<kNoFetch>{});
-      else if (block.to_l1) work(all, vectors, Size<kFetchToL1>{});
-      else work(all, vectors, Size<kFetchToL2>{});
-      return true;
-    };
-    const auto sized = [&](auto all) __attribute__((always_inline)) {
-      if (block.head_dim == 2 * kLanes) return ahead(all, Size<2>{});
-      if (block.head_dim == 4 * kLanes) return ahead(all, Size<4>{});
-      return block.head_dim == 8 * kLanes && ahead(all, Size<8>{});
-    };
-    if (rows <= 4 && block.rope_dim == 0) return rows > 2 ? sized(Size<4>{}) : rows == 2 ? sized(Size<2>{}) : sized(Size<1>{});
+    if (!in_whole_rows<Element>(rows, block.head_dim, block.rope_dim)) return false;
+    if (block.head_dim == 2 * kLanes) work(Size<2>{});
+    else if (block.head_dim == 4 * kLanes) work(Size<4>{});
+    else work(Size<8>{});
+    return true;
   }
   return false;
 }

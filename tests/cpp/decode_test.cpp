@@ -222,7 +222,7 @@ TEST_P(DecodeTest, ManyRanges) {
 
 TEST_P(DecodeTest, RowsOfWholeVectors) {
   for (const std::int64_t head_dim : {32, 64, 128, 256})
-    for (const std::int64_t group : {1, 2, 3, 4})
+    for (const std::int64_t group : {1, 2, 3, 4, 5, 6, 8})
       for (const std::int64_t ranges : {1, 2, 3}) {
         const Shape shape = {.group = group, .seq_q = 1, .seq_kv = 4 * kStep + 7, .head_dim = head_dim, .ranges = ranges};
         check(shape);
@@ -230,7 +230,7 @@ TEST_P(DecodeTest, RowsOfWholeVectors) {
         check_of<Bf16, Bf16>(table(), shape);
         check_of<float, Fp16>(table(), shape);
       }
-  for (const std::int64_t queries : {1, 2, 4})
+  for (const std::int64_t queries : {1, 2, 4, 7})
     for (const std::int64_t page : {0, 16})
       check({.group = 1, .seq_q = queries, .seq_kv = 3 * kStep - 1, .head_dim = 128, .causal = true, .window = 250,
              .page_size = page, .sinks = true, .softcap = 5.0, .ranges = 3});
