@@ -147,6 +147,8 @@ class Outgoing {
 constexpr auto kNoneBeside = [](int) { return [](std::int64_t, int) {}; };
 constexpr auto kNoRest = [] {};
 
+constexpr std::int64_t kLongRowBytes = 1024;  // of rows that go through their passes one by one
+
 // Whether L1 keeps what the steps of a row go through: so many streams of as many bytes.
 constexpr bool fits_l1(std::int64_t streams, std::int64_t row_bytes) { return streams * row_bytes <= 48 << 10; }
 
@@ -158,7 +160,7 @@ constexpr bool fits_l1(std::int64_t streams, std::int64_t row_bytes) { return st
 template <class V, int Streams, class T, class First, class Result>
 ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
   const std::int64_t row_bytes = columns * std::int64_t{sizeof(T)};
-  if ((kManyRegisters || sizeof(T) == 2) && Streams > 0 && row_bytes >= 1024 && rows > 2) {
+  if ((kManyRegisters || sizeof(T) == 2) && Streams > 0 && row_bytes >= kLongRowBytes && rows > 2) {
     // Wide elements take fewer instructions a byte, and notice sooner what L1 has not kept.
     const std::int64_t behind = fits_l1((Streams + 2) * sizeof(T) / 2, row_bytes) ? 2 : 1;
     for (std::int64_t row = 0; row < behind; ++row) first(row, 1, kNoneBeside, kNoRest);
@@ -179,10 +181,12 @@ ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::
   }
 }
 
-// Rows of a block: as many as L1 keeps. Of longer ones that L2 keeps two, where results go past the caches: see `blocks_in_turn`.
+// Rows of a block. Where results go past the caches: one long row, so that memory is read and written in order; two of those that L2
+// keeps and L1 does not: see `blocks_in_turn`. Else as many as L1 keeps.
 template <bool NonTemporal, int Streams>
 constexpr std::int64_t rows_of_block(std::int64_t row_bytes) {
-  return NonTemporal && !fits_l1(Streams, row_bytes) && row_bytes <= 64 << 10 ? 2 : least(kLanes, rows_together(row_bytes));
+  if (NonTemporal && !fits_l1(Streams, row_bytes) && row_bytes <= 64 << 10) return 2;
+  return NonTemporal && row_bytes >= kLongRowBytes ? 1 : least(kLanes, rows_together(row_bytes));
 }
 
 // The same with non-temporal stores: results of one block are stored while the first pass over the next one reads. Streams: rows
