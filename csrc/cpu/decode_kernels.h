@@ -67,7 +67,7 @@ struct DecodeKernels {
   void (*attend[Cached::elements])(const DecodePart<Number>&);
   void (*combine[kElements])(const DecodeParts<Number>&);
   int numbers = 1;  // of Q and K in a word: 2 of bf16, whose columns are even
-  // Of words: whether kernels read so many rows in order, which is quicker than with queries in lanes.
+  // Whether the kernels of whole rows, quicker than queries in lanes, take so many rows; null where words hold one number.
   bool (*in_whole_rows)(std::int64_t rows, std::int64_t words, std::int64_t rope_dim) = nullptr;
 
   // Scores, places of keys, queries as the kernels take them, and a few keys or values.

@@ -161,7 +161,7 @@ ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T
   using V = VecOf<T>;
   constexpr int kStreams = Residual ? 4 : 3, kMostSets = NonTemporal ? 2 : kManyRegisters ? 4 : 8;
   const std::int64_t most = rows_of_block<NonTemporal, kStreams>(columns * sizeof(T)), step = most * columns;
-  float scale[2][kLanes] = {};
+  float scale[2][kLanes] = {};  // of blocks that begin at even rows, and at odd ones
   Pace pace;
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
     const auto found = totals<V, 1, kMostSets>(some, columns, [&](int r) __attribute__((always_inline)) {
@@ -231,7 +231,7 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
   auto* bias = static_cast<const T*>(bias_);
   const Vec count = set1(static_cast<float>(columns));
   const std::int64_t most = rows_of_block<NonTemporal, 4>(columns * sizeof(T)), step = most * columns;
-  float centre[2][kLanes] = {}, scale[2][kLanes] = {};
+  float centre[2][kLanes] = {}, scale[2][kLanes] = {};  // of blocks that begin at even rows, and at odd ones
   Pace pace;
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
     const T* const block = x + row * columns;

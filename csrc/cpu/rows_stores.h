@@ -154,14 +154,15 @@ constexpr bool fits_l1(std::int64_t streams, std::int64_t row_bytes) { return st
 
 // Passes over blocks of `most` rows. first(row, some, beside, rest): all passes but the last over `some` rows from `row` on; each step
 // (i, n) of the first over the r-th of them calls beside(r)(i, n), and rest() follows it. result(row, r): of the r-th row of the block
-// that begins at `row`, what gives n results from the i-th on, until the next but one block's totals. Streams: rows of memory that a
-// row's steps go through, 0 where results wait elsewhere. Long rows are blocks of their own, and the first pass over one stores the
-// results of one before it: of the last but one where L1 keeps three rows, so that nothing waits for the totals of the row between.
+// that begins at `row`, what gives n results from the i-th on; it is called before the next block's totals are stored, or, of
+// blocks of one row, before those of the next but one. Streams: rows of memory that a row's steps go through, 0 where results wait
+// elsewhere. Long rows are blocks of their own, and the first pass over one stores the results of one before it: of the last but
+// one where L1 keeps three rows, so that nothing waits for the totals of the row between. With 16 registers fp32 was slower so.
 template <class V, int Streams, class T, class First, class Result>
 ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
   const std::int64_t row_bytes = columns * std::int64_t{sizeof(T)};
   if ((kManyRegisters || sizeof(T) == 2) && Streams > 0 && row_bytes >= kLongRowBytes && rows > 2) {
-    // Wide elements take fewer instructions a byte, and notice sooner what L1 has not kept.
+    // fp32 takes fewer instructions per byte than 16-bit elements, so misses of L1 delay it more: half the bytes are too many.
     const std::int64_t behind = fits_l1((Streams + 2) * sizeof(T) / 2, row_bytes) ? 2 : 1;
     for (std::int64_t row = 0; row < behind; ++row) first(row, 1, kNoneBeside, kNoRest);
     for (std::int64_t row = behind; row < rows; ++row)
