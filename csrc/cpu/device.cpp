@@ -253,7 +253,7 @@ void Device::make_cold(const std::vector<Extent>& memory) {
 int Device::quickest(const std::string& what, int candidates, const std::function<Trial()>& prepare) {
   using Clock = std::chrono::steady_clock;
   constexpr int kTurns = 6;         // the first wakes all threads, and does not count
-  constexpr double kBetter = 0.95;  // of the time of an earlier candidate: below is noise
+  constexpr double kBetter = 0.97;  // of the time of an earlier candidate: below is noise
   const auto [known, is_new] = quickest_.try_emplace(what, 0);
   if (!is_new) return known->second;
   const Trial trial = prepare();

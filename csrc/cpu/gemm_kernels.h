@@ -15,6 +15,12 @@ struct Later {
   std::int64_t bytes;
 };
 
+// Address streams in which few rows read b, at most GemmKernels::kMostStreams, and whether they prefetch it into L1 or L2.
+struct Streams {
+  int count = 1;
+  bool to_l1 = false;
+};
+
 // Rows of c and the columns of some strips of b, over all of inner, which counts words where `GemmKernels::numbers` is not 1: the last
 // one is filled up with 0. Two numbers of int8 in a word have 16 bits each, of four those of a are 128 more.
 struct GemmPart {
@@ -32,7 +38,7 @@ struct GemmPart {
   const float* panels = nullptr;  // a of `block` if it is packed already: of one block of inner after the other
   Stored a_stored = Stored::fp32;
   bool lies = false;  // `block` reads words of a as they lie: see GemmKernels::lies
-  int streams = 1;  // of `few`: address streams in which it reads b, at most kMostStreams
+  Streams streams = {};  // of `few`
   // Of `block`: where sums end, [rows, columns] in bf16 or fp16, rows to_stride apart; c then holds those of several blocks of inner.
   void* to = nullptr;
   std::int64_t to_stride = 0;

@@ -68,7 +68,7 @@ ROOFLINE_INLINE void fetch_row(const char* c) {
 // at once would fill the queue of what the first cache misses, and unfetched ones hold up the stores. What is Later bytes behind
 // `next` goes to the second cache, and no row of a is fetched then. Few rows add up in several phases: a multiply-add waits four
 // cycles for the one before.
-template <class B, int Apart, Index Later = 0, int Rows, int Halves, class A>
+template <class B, int Apart, Index Later = 0, bool ToL1 = false, int Rows, int Halves, class A>
 ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][Halves], Index ahead = 0,
                               const char* next = nullptr, const char* c = nullptr, Index c_row_bytes = 0) {
   using Sum = typename B::Sum;
@@ -84,7 +84,7 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
     Vec low, high;
     if constexpr (Apart > 0)
       for (Index line = 0; u * B::kRowBytes % Apart == 0 && line < B::kRowBytes; line += Apart)
-        __builtin_prefetch(b + (base + u) * B::kRowBytes + line + ahead, 0, 2);
+        __builtin_prefetch(b + (base + u) * B::kRowBytes + line + ahead, 0, ToL1 ? 3 : 2);
     B::read(b, base, u, low, high);
 #pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r) {
@@ -123,20 +123,20 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
 // Bytes of b that `few` has on their way, and takes from one stream after the other: each gives its share.
 constexpr Index kInFlight = 8192;
 constexpr Index kShorter = 6656;  // the same of one stream, of which every line is fetched: no whole number of pages
-ROOFLINE_INLINE Index in_flight(const GemmPart& part) { return kInFlight / part.streams; }
+ROOFLINE_INLINE Index in_flight(const GemmPart& part) { return kInFlight / part.streams.count; }
 
 // Rows of a that meet b at a time. Those that lie whole pages apart share sets of the first cache, which have 8 ways at least.
 ROOFLINE_INLINE Index rows_at_once(const GemmPart& part) {
   constexpr Index kWays = 8;
   return part.row_words() % GemmKernels::kPageWords ? kTileRows : least(kTileRows, kWays);
 }
-ROOFLINE_INLINE bool is_read_once(const GemmPart& part) { return part.streams == 1 && part.rows <= rows_at_once(part); }
+ROOFLINE_INLINE bool is_read_once(const GemmPart& part) { return part.streams.count == 1 && part.rows <= rows_at_once(part); }
 
 // into[Rows][kWidth] += a[Rows][n] b[n][kWidth]. Hardware fetches what is read once, faster than by a request for each line: one
 // for four lines helps where pages begin. But it looks not far enough ahead where rows take as long as memory does. Tiles that
 // share a chunk share the requests for the next one, `fetch` bytes from `next` on every four rows of b. A busy memory drops those
 // to the second cache, and none to the first: these come later, for what is still missing.
-template <class B, bool Ahead, int Rows>
+template <class B, bool Ahead, bool ToL1, int Rows>
 void add_product(const GemmPart& part, const float* a, const char* b, Index n, float* into, const char* next, Index fetch) {
   constexpr Index kLineWords = kWidth * 64 / B::kRowBytes, kFastWords = 80;
   constexpr bool kFast = Rows * kLineWords <= kFastWords && 4 * B::kRowBytes >= 256;
@@ -145,9 +145,9 @@ void add_product(const GemmPart& part, const float* a, const char* b, Index n, f
   const Plain<Word> words{reinterpret_cast<const Word*>(a), part.row_words()};
   const bool once = is_read_once(part);
   if (Ahead && kFast && once)
-    multiply<B, 256>(words, b, n, sums, kInFlight);
+    multiply<B, 256, 0, ToL1>(words, b, n, sums, kInFlight);
   else if (Ahead && !fetch)
-    multiply<B, 64>(words, b, n, sums, once ? kShorter : in_flight(part));
+    multiply<B, 64, 0, ToL1>(words, b, n, sums, once ? kShorter : in_flight(part));
   else
     multiply<B, 0, Ahead ? 2 * kInFlight : 0>(words, b, n, sums, fetch, next);
 #pragma GCC unroll 14
@@ -223,8 +223,8 @@ void tile(const float* a, [[maybe_unused]] Index stride, const char* b, Index n,
 // The function for each number of rows.
 template <int... Rows>
 struct Functions {
-  template <class B, bool Ahead>
-  static constexpr decltype(&add_product<B, Ahead, 1>) kAdd[] = {add_product<B, Ahead, Rows + 1>...};
+  template <class B, bool Ahead, bool ToL1>
+  static constexpr decltype(&add_product<B, Ahead, ToL1, 1>) kAdd[] = {add_product<B, Ahead, ToL1, Rows + 1>...};
   template <class B, int Halves, bool Lies>
   static constexpr decltype(&tile<B, Halves, Lies, 1>) kTile[] = {tile<B, Halves, Lies, Rows + 1>...};
 };
@@ -250,8 +250,9 @@ ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* 
   const Index together = rows_at_once(part), tiles = (part.rows + together - 1) / together;
   const Index fetch = Ahead && tiles > 1 ? (4 * B::kRowBytes / tiles + 63) / 64 * 64 : 0;
   const char* next = b + in_flight(part);
+  const auto& add = Ahead && part.streams.to_l1 ? OfRows::kAdd<B, Ahead, Ahead> : OfRows::kAdd<B, Ahead, false>;
   in_tiles(part.rows, [&](Index row, Index rows) {
-    OfRows::kAdd<B, Ahead>[rows - 1](part, a + row * part.row_words(), b, n, sums + row * kWidth, next, fetch);
+    add[rows - 1](part, a + row * part.row_words(), b, n, sums + row * kWidth, next, fetch);
     next += n / 4 * fetch;
   }, together);
 }
@@ -260,7 +261,7 @@ ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* 
 // `add` the product with n rows of a strip from row k on to sums[rows][kWidth].
 template <class Strips, class Part>
 void few(const Part& part) {
-  const Index bytes = Strips::bytes(part), sums = part.rows * kWidth, streams = part.streams;  // of a strip, floats of its sums
+  const Index bytes = Strips::bytes(part), sums = part.rows * kWidth, streams = part.streams.count;  // of a strip, floats of its sums
   const auto* const b = static_cast<const char*>(part.b);
   const auto strips = [&](Index first, Index step, Index n) {  // n of them at once
     for (Index i = 0; i < n; ++i) {

@@ -39,7 +39,7 @@ struct Plan {
   Stored type;
   GroupedMatmul problem;
   Blocks most;
-  int streams;  // address streams in which few rows read weights
+  Streams streams;  // in which few rows read weights
   Weights up, gate, down;
   std::int64_t thread_bytes;
   std::shared_ptr<void> memory, packed;
@@ -199,7 +199,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
         product({weights.words, table->width, size_bytes(problem.dtype) * numbers}, "grouped_matmul: packed weights");
     // Few experts are cut into enough parts for all threads, and into whole sets of address streams while there are enough strips.
     const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), std::min(rows, experts));
-    const std::int64_t most = std::max<std::int64_t>(1, weights.strips / plan->streams);
+    const std::int64_t most = std::max<std::int64_t>(1, weights.strips / plan->streams.count);
     weights.parts = std::max(std::min(wanted, most), std::min(weights.strips, parts_of(columns, kMostColumns)));
     packed_bytes += product({experts, weights.strips, weights.strip_bytes}, "grouped_matmul: packed weights");
     return weights;
@@ -258,7 +258,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   bound.plan.set("tile", std::to_string(table->tile_rows) + "x" + std::to_string(table->width));
   bound.plan.set("threads", device.threads());
   bound.plan.set("gathered", 1);
-  bound.plan.set("streams", plan->streams);
+  bound.plan.set("streams", plan->streams.count);
+  bound.plan.set("prefetch", plan->streams.to_l1 ? "L1" : "L2");
   bound.plan.set("packed_bytes", Value(packed_bytes));
   bound.plan.set("pack_s", Value(pack_s));
   bound.plan.set("workspace_bytes", Value(workspace_bytes));

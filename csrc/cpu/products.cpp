@@ -35,7 +35,10 @@ Bound bind_tiled(const char* step, const TiledProblem& problem, Device& device) 
   bound.plan.set("row_block", gemm.row_block);
   bound.plan.set("column_block", gemm.column_block);
   bound.plan.set("inner_block", gemm.inner_block);
-  if (gemm.streams) bound.plan.set("streams", gemm.streams);
+  if (!gemm.inner_block) {
+    bound.plan.set("streams", gemm.streams.count);
+    bound.plan.set("prefetch", gemm.streams.to_l1 ? "L1" : "L2");
+  }
   bound.plan.set("threads", device.threads());
   if (!problem.unpack) {
     bound.plan.set("packed_bytes", Value(gemm.packed_bytes));

@@ -121,11 +121,11 @@ struct Groups {
   }
 
   // Where b is one stream, one tile of rows meets a whole strip, and several meet in turn what stays in the first cache.
-  ROOFLINE_INLINE bool is_met_once(const QuantizedPart& part) { return part.streams == 1 && part.rows <= kMostRows; }
+  ROOFLINE_INLINE bool is_met_once(const QuantizedPart& part) { return part.streams.count == 1 && part.rows <= kMostRows; }
   ROOFLINE_INLINE Index after(const QuantizedPart& part, Index k) {
     if (is_met_once(part)) return part.inner;
     Index end = after_chunk(part, k);
-    while (kFixed && part.streams == 1 && end < part.inner && end - k < 2 * kMostChunk<B>) end = after_chunk(part, end);
+    while (kFixed && part.streams.count == 1 && end < part.inner && end - k < 2 * kMostChunk<B>) end = after_chunk(part, end);
     return end;
   }
 

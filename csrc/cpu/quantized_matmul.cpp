@@ -134,8 +134,8 @@ bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, const QuantizedKern
 }
 
 // Measured on strips of one group of 4 bits: its scales of bf16 are as long as four of its rows.
-int streams_of_few_bits(const QuantizedKernels& table, Device& device) {
-  return read_streams(device, "streams of few bits", 1, table.width, table.width / 2, [&table](const GemmPart& plain) {
+Streams streams_of_few_bits(const QuantizedKernels& table, Device& device) {
+  return read_streams(device, "streams of few bits", 1, table.width, table.width / 2, 1, [&table](const GemmPart& plain) {
     QuantizedPart part{};
     static_cast<GemmPart&>(part) = plain;
     part.inner = part.group = plain.inner - 4, part.groups = 1, part.scale = Stored::bf16;
@@ -153,12 +153,12 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner, strips = packing.strips;
 
   const bool few = fixed || rows <= GemmKernels::kMostFewRows;
-  const int streams = few ? streams_of_few_bits(*table, device) : 1;
+  const Streams streams = few ? streams_of_few_bits(*table, device) : Streams{};
   const bool summed = fixed || rows <= table->tile_rows;  // a over chunks of groups
   // The longer a chunk is, the fewer times its sums meet scales: up to what is in flight.
   const int most_longer = summed ? 2 : 0;
   int longer = 0;
-  while (longer < most_longer && streams << longer < GemmKernels::kMostStreams) ++longer;
+  while (longer < most_longer && streams.count << longer < GemmKernels::kMostStreams) ++longer;
   const std::int64_t chunk = table->chunk[which] << longer;
   const Blocks most = blocks_of(table->width, table->tile_rows, 1, device.caches());
   const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
@@ -166,7 +166,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   const std::int64_t least_parts = few ? 1 : parts_of(strips, kMostColumns / table->width);
   // Whole sets of streams where there are enough strips for them.
   const std::int64_t most_parts =
-      few ? std::max<std::int64_t>(strips / streams, std::min<std::int64_t>(strips, device.threads())) : strips;
+      few ? std::max<std::int64_t>(strips / streams.count, std::min<std::int64_t>(strips, device.threads())) : strips;
   const std::int64_t column_parts = std::min(std::max(least_parts, wanted), most_parts);
   const std::int64_t row_block = std::min(rows, parts_of(parts_of(rows, table->tile_rows), row_parts) * table->tile_rows);
   const std::int64_t inner_block = few ? 0 : std::min(inner, most.inner);
@@ -204,7 +204,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
     bound.plan.set("a_stored", (as->digits > 1 ? std::to_string(as->digits) + " digits of int8" : std::string("int16")) +
                                    " with a scale for " + std::to_string(std::min(problem.group, chunk)) + " numbers");
   }
-  if (few) bound.plan.set("streams", streams);
+  if (few) bound.plan.set("streams", streams.count);
   bound.plan.set("threads", device.threads());
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.steps.push_back({"quantized_matmul", [=, packed = packed, memory = memory, table = table, plain = &plain](Queue& queue) {

@@ -98,18 +98,22 @@ std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t 
 }
 
 // One stream is fetched ahead by hardware too; some CPUs read faster at several places, and others at half the rate. Of some more
-// rows, the sums of fewer streams go to the cache and back less often.
-int read_streams(Device& device, std::int64_t rows) {
+// rows, the sums of fewer streams go to the cache and back less often. A tile of rows that takes as long as memory does gains most by
+// prefetches into L1; the tiles of more rows share theirs, which have a level of their own.
+Streams read_streams(Device& device, std::int64_t rows) {
   const GemmKernels* const table = choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
-  constexpr std::int64_t kMost = GemmKernels::kMostFewRows;
-  const std::int64_t some = rows > kMost / 2 ? kMost : 1;
-  return read_streams(device, "streams of " + std::to_string(some) + " rows", some, table->width, table->width * 4, table->few[0]);
+  constexpr std::int64_t kMost = GemmKernels::kMostFewRows, kTile = 8;
+  const std::int64_t tile = std::min<std::int64_t>(kTile, table->tile_rows), trial = rows > kMost / 2 ? kMost : rows > 2 ? tile : 1;
+  return read_streams(device, "streams of " + std::to_string(trial) + " rows", trial, table->width, table->width * 4, trial > tile ? 1 : 2,
+                      table->few[0]);
 }
 
-int read_streams(Device& device, const std::string& what, std::int64_t rows, int width, std::int64_t row_bytes,
-                 const std::function<void(const GemmPart&)>& few) {
-  constexpr std::int64_t kInner = 1024, kBytes = std::int64_t{32} << 20;
-  return 1 << device.quickest(what, 4, [=, &device]() -> Device::Trial {
+Streams read_streams(Device& device, const std::string& what, std::int64_t rows, int width, std::int64_t row_bytes, int levels,
+                     const std::function<void(const GemmPart&)>& few) {
+  constexpr std::int64_t kInner = 4096, kBytes = std::int64_t{32} << 20;
+  constexpr int kCounts = 4;  // 1, 2, 4, 8
+  const auto streams = [](int candidate) { return Streams{1 << candidate % kCounts, candidate >= kCounts}; };
+  return streams(device.quickest(what, kCounts * levels, [=, &device]() -> Device::Trial {
     const std::int64_t strip_bytes = kInner * row_bytes, strips = kBytes / strip_bytes, columns = strips * width;
     const std::int64_t own_floats = whole_pages(GemmKernels::kMostStreams * rows * width * 4) / 4;
     const auto b = workspace(device, kBytes, Fill::uniform);
@@ -121,10 +125,10 @@ int read_streams(Device& device, const std::string& what, std::int64_t rows, int
                 float* const c = a + rows * kInner;
                 few({.a = a, .b = static_cast<const char*>(b.get()) + own.first * strip_bytes, .c = c + own.first * width,
                      .workspace = c + rows * columns + worker * own_floats, .rows = rows, .columns = own.size() * width,
-                     .c_stride = columns, .inner = kInner, .first = 0, .last = own.size(), .streams = 1 << candidate});
+                     .c_stride = columns, .inner = kInner, .first = 0, .last = own.size(), .streams = streams(candidate)});
               });
             }};
-  });
+  }));
 }
 
 TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
@@ -151,7 +155,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   plan.pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const bool few = !problem.unpack && rows <= GemmKernels::kMostFewRows;
-  plan.streams = few ? read_streams(device, rows) : 0;
+  if (few) plan.streams = read_streams(device, rows);
   const bool words_lie = numbers * size_bytes(problem.dtype) == 4 && !problem.a_is_fp32 && problem.inner == inner * numbers;
   const bool lies = !few && words_lie && table->lies(strips);
   const Blocks most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
@@ -164,7 +168,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const std::int64_t wanted = kPartsPerThread * device.threads();
   const std::int64_t most_strips = few ? strips : std::min(strips, kPartColumns / table->width);
   // Whole sets of streams where there are enough strips for them.
-  std::int64_t most_parts = std::max<std::int64_t>(strips / (few ? plan.streams : kLeastStrips), 1);
+  std::int64_t most_parts = std::max<std::int64_t>(strips / (few ? plan.streams.count : kLeastStrips), 1);
   const std::int64_t least_rows = parts_of(turn_most, most.rows), most_rows = std::max(turn_most / (kLeastStrips * tile_rows), least_rows);
   std::int64_t row_parts = few ? 1 : std::clamp(parts_of(wanted, most_parts), least_rows, most_rows);
   if (row_parts > device.threads())
@@ -230,7 +234,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
       part.panels = panel_bytes ? panels + worker * copy_floats + row_part % packed_parts * part_bytes / 4 : nullptr;
       part.rows = rows_of_part.size(), part.inner = inner, part.inner_block = plan.inner_block;
       part.a_stored = words ? Stored::fp32 : a_stored;
-      part.streams = few ? plan.streams : 1;
+      part.streams = plan.streams;
       return std::pair(part, turn.first + rows_of_part.first);
     };
     const auto pack = [&](int worker, GemmPart part, std::int64_t block) {

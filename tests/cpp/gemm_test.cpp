@@ -128,12 +128,12 @@ class GemmTest : public TableTest<GemmKernels> {
     GemmPart part{.a = widened ? static_cast<const void*>(wide.data()) : a_bits.data(), .b = packed.data(), .c = c.data(),
                   .workspace = workspace.data(), .rows = rows, .columns = columns, .c_stride = columns, .inner = words,
                   .behind = behind, .first = first, .last = last, .inner_block = inner_block, .a_stored = widened ? Stored::fp32 : type,
-                  .streams = GemmKernels::kMostStreams};
+                  .streams = {GemmKernels::kMostStreams}};
     (few ? table.few : table.block)[index(type)](part);
-    // The same, bit for bit, however many streams there are, and where a is packed before.
+    // The same, bit for bit, however many streams there are and wherever they are prefetched to, and where a is packed before.
     Floats again(rows * columns, 5), panels(few ? 1 : table.panel_rows(rows) * words, 0);
     again.fill(7);
-    part.c = again.data(), part.streams = 1, part.panels = few ? nullptr : panels.data();
+    part.c = again.data(), part.streams = {1, true}, part.panels = few ? nullptr : panels.data();
     for (std::int64_t k = 0; !few && k < words; k += inner_block)
       table.pack_a(part, k, std::min(inner_block, words - k), panels.data() + k * table.panel_rows(rows));
     (few ? table.few : table.block)[index(type)](part);

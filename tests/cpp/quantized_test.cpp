@@ -108,7 +108,7 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
     part.a = a.data(), part.b = packed.data(), part.c = c.data(), part.workspace = workspace.data();
     part.rows = rows, part.columns = columns, part.c_stride = columns, part.inner = inner;
     part.first = 0, part.last = strips, part.inner_block = inner_block;
-    part.group = group, part.groups = groups, part.longer = longer, part.streams = 1 + static_cast<int>(rows / 3 % 2);
+    part.group = group, part.groups = groups, part.longer = longer, part.streams.count = 1 + static_cast<int>(rows / 3 % 2);
     part.scale = narrow ? Stored::bf16 : Stored::fp32, part.zeros = zeros, part.sums = sums.data();
     (few ? table.few : table.block)[which](part);
     std::vector<double> sums_of_rows;
