@@ -251,12 +251,12 @@ void tiled(const AttentionBlock& block) {
                    all * row_bytes / Index{sizeof(Number)}};
     };
     const bool ends = begin + all == stop;
-    Ahead with_scores = Ahead{v, block.value_panel ? 0 : all * block.value_dim};
+    Ahead with_scores = Ahead{v, block.value_panel ? 0 : all * value_words};
     if (block.value_panel && !block.pages) with_scores = next_of(block.v, block.value_dim);
     Ahead with_values = block.pages || (Products::kNumbers > 1 && block.key_panel) ? Ahead{} : next_of(block.k, block.head_dim);
     if (ends && block.next_k && with_values.n > 0) with_values.from = static_cast<const Number*>(block.next_k);
-    if (block.k == block.v && with_scores.n > 0 && with_values.n > 0) {  // half with each
-      with_scores.n /= 2;
+    if (block.k == block.v && with_values.n > 0) {  // half with each
+      with_scores = {with_values.from, round_up(with_values.n / 2, kLine)};
       with_values = {with_values.from + with_scores.n, with_values.n - with_scores.n};
     }
     for (int c = 0; c < count; ++c) {

@@ -70,9 +70,18 @@ struct RowProducts : WordProducts, InRows {
   static Index value_plane(const AttentionBlock&, Index) { return 0; }
   static Index value_offset(const AttentionBlock& block, Index lead) { return lead * block.value_dim / 2; }
 
-  // sums[key][row] += products of words of kTogether queries, `pitch` apart, and of two keys.
-  ROOFLINE_INLINE void multiply(Vec (&sums)[kLanes], const float* q, Index pitch, const float* one, const float* other, Index words) {
+  // Sums of so few rows take hardly longer than memory does. What is read next goes to the first cache: a busy memory drops prefetches
+  // into the second. Each step prefetches some numbers of it, for all at once would hold up the loads behind them.
+  ROOFLINE_INLINE void fetch_numbers(const float* from, Index n) {
+    for (Index i = 0; i < n; i += kLine) __builtin_prefetch(from + i);
+  }
+
+  // sums[key][row] += products of words of kTogether queries, `pitch` apart, and of two keys, while `each` numbers from `ahead` on are
+  // fetched every kLanes words.
+  ROOFLINE_INLINE void multiply(Vec (&sums)[kLanes], const float* q, Index pitch, const float* one, const float* other, Index words,
+                                const float* ahead, Index each) {
     const auto step = [&](Index word, auto read) __attribute__((always_inline)) {
+      fetch_numbers(ahead + word / kLanes * each, each);
       const Vec a = read(one + word), b = read(other + word);
 #pragma GCC unroll 8
       for (int i = 0; i < kTogether; ++i) {
@@ -92,22 +101,27 @@ struct RowProducts : WordProducts, InRows {
   template <int Vectors, int First, bool Grow>
   [[gnu::noinline]] static void scores(const Chunk& chunk, const Keys& keys, const float*, Index first, Index last, float* s, Vec* grow) {
     constexpr Index kChunk = Vectors * kLanes;
-    const Index words = keys.key_words + keys.rope_words;
+    const Index words = keys.key_words + keys.rope_words, groups = (chunk.rows + kTogether - 1) / kTogether;
+    const Index steps = (keys.key_words + kLanes - 1) / kLanes;  // of a group
+    const Index each = (2 * keys.with_scores[0].each + groups * steps - 1) / (groups * steps);
     for (Index key = first; key < last; key += 2) {
       const Index next = least(key + 1, last - 1);
-      fetch(keys.with_scores, key, next + 1);
+      const Ahead others[] = {keys.with_scores[1], keys.with_scores[2]};
+      fetch(others, key, next + 1);
+      const float* ahead = keys.with_scores[0].from + key * keys.with_scores[0].each;
       const float *const k = keys.k + key * keys.key_words, *const other = keys.k + next * keys.key_words;
       const float *const rope = keys.rope + key * keys.rope_words, *const other_rope = keys.rope + next * keys.rope_words;
       for (Index row = 0; row < kChunk; row += kTogether) {
         Vec sums[kLanes] = {};
         if (row < chunk.rows) {
           const float* const q = chunk.q + row * words;
-          multiply(sums, q, words, k, other, keys.key_words);
-          multiply(sums, q + keys.key_words, words, rope, other_rope, keys.rope_words);
+          multiply(sums, q, words, k, other, keys.key_words, ahead, each);
+          ahead += steps * each;
+          multiply(sums, q + keys.key_words, words, rope, other_rope, keys.rope_words, nullptr, 0);
         }
-        const __m512d each = _mm512_castps_pd(reduce_add(sums));
-        _mm256_storeu_pd(reinterpret_cast<double*>(s + next * kPitch<Vectors> + row), _mm512_extractf64x4_pd(each, 1));
-        _mm256_storeu_pd(reinterpret_cast<double*>(s + key * kPitch<Vectors> + row), _mm512_castpd512_pd256(each));
+        const __m512d both = _mm512_castps_pd(reduce_add(sums));
+        _mm256_storeu_pd(reinterpret_cast<double*>(s + next * kPitch<Vectors> + row), _mm512_extractf64x4_pd(both, 1));
+        _mm256_storeu_pd(reinterpret_cast<double*>(s + key * kPitch<Vectors> + row), _mm512_castpd512_pd256(both));
       }
     }
     if constexpr (Grow)
@@ -137,7 +151,7 @@ struct RowProducts : WordProducts, InRows {
       return Whole ? _mm512_loadu_si512(from) : load_halves(from, some);
     };
     const auto step = [&](Index pair, __m512i one, __m512i other) __attribute__((always_inline)) {
-      for (Index i = 0; i < each; i += 64 / 4) __builtin_prefetch(ahead + pair * each + i, 0, 2);
+      fetch_numbers(ahead + pair * each, each);
       Vec values[2];
       pair_32(one, other, values[0], values[1]);
 #pragma GCC unroll 8
