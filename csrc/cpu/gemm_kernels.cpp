@@ -81,92 +81,95 @@ void pack_wide(const void* b, Index stride, float* packed, Index columns, Index 
     pack_strip(static_cast<const Element*>(b), stride, packed, columns, inner, column);
 }
 
-constexpr int kTogether = 8;  // rows of b that `plain` reads side by side: its address streams
-
-// c[columns] of Rows rows = or += a[Rows][Count] b[Count][columns]
-template <class Element, int RowsOfC, int Count>
-ROOFLINE_INLINE void add_plain(const float* a, Index inner, const Element* b, Index stride, float* c, Index c_stride, Index columns,
-                               bool first) {
-  Vec x[RowsOfC][Count];
-#pragma GCC unroll 4
-  for (int r = 0; r < RowsOfC; ++r)
-#pragma GCC unroll 8
-    for (int k = 0; k < Count; ++k) x[r][k] = set1(a[r * inner + k]);
-  for (Index j = 0; j < columns; j += kLanes) {
-    const int lanes = static_cast<int>(least(kLanes, columns - j));
-    Vec sums[RowsOfC];
-#pragma GCC unroll 4
-    for (int r = 0; r < RowsOfC; ++r) sums[r] = first ? zero() : get(c + r * c_stride + j, lanes, zero());
-#pragma GCC unroll 8
-    for (int k = 0; k < Count; ++k) {
-      const Vec y = get(b + k * stride + j, lanes, zero());
-#pragma GCC unroll 4
-      for (int r = 0; r < RowsOfC; ++r) sums[r] = fma(x[r][k], y, sums[r]);
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < RowsOfC; ++r) put(c + r * c_stride + j, lanes, sums[r]);
-  }
-}
-
-constexpr int kNarrowRows = 4;
-
-// c[kNarrowRows][columns, kWidth at most] = a[kNarrowRows][inner] b[inner][columns], its sums in registers all the while.
+// Some rows of a meet some of b as it lies, and add to c.
 template <class Element>
-void multiply_narrow(const float* a, Index inner, const Element* b, Index stride, float* c, Index c_stride, Index columns) {
-  const int low = static_cast<int>(least(kLanes, columns)), high = static_cast<int>(columns) - low;
-  Vec sums[kNarrowRows][2];
-#pragma GCC unroll 4
-  for (auto& row : sums) row[0] = row[1] = zero();
-  for (Index k = 0; k < inner; ++k) {
-    const Vec first = get(b + k * stride, low, zero()), second = high > 0 ? get(b + k * stride + kLanes, high, zero()) : zero();
-#pragma GCC unroll 4
-    for (int r = 0; r < kNarrowRows; ++r) {
-      const Vec x = set1(a[r * inner + k]);
-      sums[r][0] = fma(x, first, sums[r][0]);
-      sums[r][1] = fma(x, second, sums[r][1]);
+struct Lying {
+  const float* a;
+  Index a_stride;
+  const Element* b;
+  Index stride;
+  const Element* ahead;  // rows of b that are met next, or null
+  float* c;
+  Index c_stride;
+  Index columns, inner;
+  bool first;  // c holds nothing yet
+};
+
+// Vectors of columns whose sums stay in registers: at least as many sums as hide the latency of a multiply-add.
+constexpr int kLyingRows = kManyRegisters ? 8 : 6;
+constexpr int most_vectors(int rows) { return rows == 1 ? 8 : rows <= (kManyRegisters ? 6 : 2) ? 4 : 2; }
+
+// The columns from j on, or of one vector so many of them.
+template <int Rows, int Vectors, class Element>
+void add_strip(const Lying<Element>& x, Index j, int lanes) {
+  const auto lines = [&](const Element* p) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+    for (Index at = 0; at < Vectors * kLanes * Index{sizeof(Element)}; at += 64)
+      __builtin_prefetch(reinterpret_cast<const char*>(p) + at);
+  };
+  Vec sums[Rows][Vectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) {
+      const float* const c = x.c + r * x.c_stride + j + z * kLanes;
+      sums[r][z] = x.first ? zero() : Vectors > 1 ? load(c) : get(c, lanes, zero());
+    }
+  for (Index k = 0; k < x.inner; ++k) {
+    const Element* const b = x.b + k * x.stride + j;
+    if (x.ahead) lines(x.ahead + k * x.stride + j);
+    Vec y[Vectors];
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) y[z] = Vectors > 1 ? load(b + z * kLanes) : get(b, lanes, zero());
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+      const Vec of_a = set1(x.a[r * x.a_stride + k]);
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) sums[r][z] = fma(of_a, y[z], sums[r][z]);
     }
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kNarrowRows; ++r) {
-    put(c + r * c_stride, low, sums[r][0]);
-    if (high > 0) put(c + r * c_stride + kLanes, high, sums[r][1]);
-  }
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) {
+      float* const c = x.c + r * x.c_stride + j + z * kLanes;
+      Vectors > 1 ? store(c, sums[r][z]) : put(c, lanes, sums[r][z]);
+    }
 }
 
-// A b that the first cache holds is read again for every few rows; the last of them may be computed twice. Rows of a larger one are read
-// as they lie, some at once, and c stays in the first cache: one row of a meets them from registers, several in turn.
+template <int Rows, int Vectors, class Element>
+void add_strips(const Lying<Element>& x, Index j) {
+  for (; j + Vectors * kLanes <= x.columns; j += Vectors * kLanes) add_strip<Rows, Vectors>(x, j, kLanes);
+  if constexpr (Vectors > 1)
+    add_strips<Rows, Vectors / 2>(x, j);
+  else if (j < x.columns)
+    add_strip<Rows, 1>(x, j, static_cast<int>(x.columns - j));
+}
+
+template <class Element, int Rows = kLyingRows>
+void add_rows_of(const Lying<Element>& x, Index rows) {
+  if constexpr (Rows > 1)
+    if (rows < Rows) return add_rows_of<Element, Rows - 1>(x, rows);
+  add_strips<Rows, most_vectors(Rows)>(x, 0);
+}
+
+// Blocks of b that stay in the first cache beside rows of c until all rows of a met them. What is met next is fetched meanwhile: after
+// the last block the first of the next product, whose b follows.
 template <class Element>
 void plain(const float* a, const void* from, Index stride, float* c, Index c_stride, Index rows, Index columns, Index inner) {
-  constexpr Index kColumns = 512, kNarrowBytes = 32 << 10;
+  constexpr Index kColumns = 256, kBytes = 8 << 10;
   const auto* const b = static_cast<const Element*>(from);
-  if (rows >= kNarrowRows && inner * columns * Index{sizeof(Element)} <= kNarrowBytes) {
-    for (Index j = 0; j < columns; j += kWidth)
-      for (Index r = 0; r < rows; r += kNarrowRows) {
-        const Index row = least(r, rows - kNarrowRows);
-        multiply_narrow(a + row * inner, inner, b + j, stride, c + row * c_stride + j, c_stride, least(kWidth, columns - j));
-      }
-    return;
-  }
-  for (Index j = 0; j < columns; j += kColumns) {
-    const Index n = least(kColumns, columns - j);
-    for (Index k = 0; k < inner;) {
-      const bool whole = k + kTogether <= inner;
-      const auto each = [&](Index r, auto rows_at_once) {
-        constexpr int kRows = decltype(rows_at_once)::value;
-        const float* const of_a = a + r * inner + k;
-        const Element* const of_b = b + k * stride + j;
-        float* const of_c = c + r * c_stride + j;
-        if (whole)
-          add_plain<Element, kRows, kTogether>(of_a, inner, of_b, stride, of_c, c_stride, n, k == 0);
-        else
-          add_plain<Element, kRows, 1>(of_a, inner, of_b, stride, of_c, c_stride, n, k == 0);
-      };
-      Index r = 0;
-      for (; r + 4 <= rows; r += 4) each(r, std::integral_constant<int, 4>());
-      for (; r < rows; ++r) each(r, std::integral_constant<int, 1>());
-      k += whole ? kTogether : 1;
+  const Index block = kBytes / (least(kColumns, columns) * Index{sizeof(Element)});
+  for (Index j = 0; j < columns; j += kColumns)
+    for (Index k = 0; k < inner; k += block) {
+      const Element* const next = k + block < inner         ? b + (k + block) * stride + j
+                                  : j + kColumns < columns ? b + j + kColumns
+                                                           : b + inner * stride;
+      in_tiles(rows, [&](Index row, Index some) {
+        add_rows_of<Element>({a + row * inner + k, inner, b + k * stride + j, stride, row ? nullptr : next, c + row * c_stride + j, c_stride,
+                              least(kColumns, columns - j), least(block, inner - k), k == 0}, some);
+      }, kLyingRows);
     }
-  }
 }
 
 }  // namespace
