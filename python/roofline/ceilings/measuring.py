@@ -7,7 +7,7 @@ import dataclasses
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from ..words import arguments_checked
 from .kept import PENDING, Kept
 from .series import sustained_load
 from .share import last_cache_share
-from .standard import Surroundings, kernel_time
+from .standard import Surroundings, averaged, kernel_time
 from .wanted import wanted, wanted_series
 
 T = TypeVar("T")
@@ -139,6 +139,21 @@ def burst_and_sustained(machine: Machine) -> tuple[Ceiling, ...]:
             )
             found.append(_with_operations(long))
     return tuple(found)
+
+
+def timed_again(
+    device: Device, todo: Sequence[Standard], shown: Progress, late: Callable[..., bool], surroundings: Surroundings
+) -> dict[Standard, KernelTime]:
+    """As many of these, which are timed and so checked already, as a deadline allows."""
+    shown.more(len(todo))
+    found: dict[Standard, KernelTime] = {}
+    for standard in todo:
+        shown.step(f"{standard.label}, again")
+        if late():
+            break
+        with contextlib.suppress(Error, MemoryError):  # its first time stays
+            found[standard] = kernel_time(device, standard, surroundings, checked=True)
+    return found
 
 
 class _Run:
@@ -255,7 +270,9 @@ class _Run:
                 self.kernels[standard] = made
             self.kept.save_soon(self.machine)
         if many:
-            self._time_again(shown, late, surroundings)
+            return self._time_again(shown, late, surroundings)
+        again = timed_again(self.device, tuple(self.kernels), shown, late, surroundings)
+        self.kernels |= {standard: averaged(self.kernels[standard], made) for standard, made in again.items()}
 
     def _time_again(self, shown: Progress, late: Callable[..., bool], surroundings: Surroundings) -> None:
         """Those with the largest residuals once more; of two times the one with the smaller residual is kept."""
@@ -265,15 +282,7 @@ class _Run:
 
         before = residuals(self.kernels)
         todo = sorted((each for each in before if before[each] > MOST_RESIDUAL), key=lambda each: -before[each])
-        todo = todo[: int(MOST_AGAIN * len(before))]
-        shown.more(len(todo))
-        again: dict[Standard, KernelTime] = {}
-        for standard in todo:
-            shown.step(f"{standard.label}, again")
-            if late():
-                break
-            with contextlib.suppress(Error, MemoryError):  # it is there
-                again[standard] = kernel_time(self.device, standard, surroundings)
+        again = timed_again(self.device, todo[: int(MOST_AGAIN * len(before))], shown, late, surroundings)
         after = residuals(self.kernels | again) if again else {}
         self.kernels |= {standard: made for standard, made in again.items() if after[standard] < before[standard]}
 

@@ -35,7 +35,7 @@ FRESH_S = (0.5, 4.0, 16.0)
 FRESH_GPU_S = (0.5, 60.0, 240.0)  # a GPU's roofs keep still, and a turn through all its kernels takes longer than 16 s
 # Where launches take this many times as long or as short, the host has moved the cores: apart, where each may have a cache and a
 # way to memory of its own, or together, up to two hardware threads of one core. Roofs are others then, and what was timed meanwhile
-# is timed again. Around the few problems of reports roofs are always measured: one wrong roof would move the costs of a kernel.
+# is timed again. Around the few problems of reports roofs hold for the least time: a wrong one would move the costs of a kernel.
 LAUNCH_MOVED = 2.0
 TRIES = 3
 MOST_SAMPLES = 5  # that are kept of one, evenly among all in order, the least among them
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 
 
 class Surroundings:
-    """The roofs around standard problems: each kept while it holds, and around those of reports always measured."""
+    """The roofs around standard problems: each kept while it holds, and around those of reports for the least time."""
 
     def __init__(self, device: Device, machine: Machine) -> None:
         self.device, self.machine = device, machine
@@ -65,10 +65,10 @@ class Surroundings:
             machine=self.machine, products=bool(problem.products()),
         )  # fmt: skip
         launch = next(probe for probe in probes if probe.kind == "latency")
-        always = problem in NAMES
+        few = problem in NAMES
         for _ in range(TRIES):
             before = launch.sampled(self.device, LAUNCH)["samples_s"]
-            rates = {probe.kind: self._rates(probe, min(before), always) for probe in probes if probe.kind != "latency"}
+            rates = {probe.kind: self._rates(probe, min(before), few) for probe in probes if probe.kind != "latency"}
             seen = timed()
             after = launch.sampled(self.device, LAUNCH)["samples_s"]
             if _as_long(min(before), min(after)):
@@ -77,14 +77,14 @@ class Surroundings:
             seen["contended"] = True
         return roofs_seen({**rates, "latency": launch.rates([*before, *after])}, level), seen
 
-    def _rates(self, probe: Ready, launch_s: float, always: bool) -> list[float]:
+    def _rates(self, probe: Ready, launch_s: float, few: bool) -> list[float]:
         begun = time.monotonic()
         kept = self._seen.setdefault(id(probe), [])
         seen = next((each for each in reversed(kept) if _as_long(launch_s, each.launch_s)), None)
-        if seen is not None and not always and begun - seen.begun <= seen.holds_s:
+        least_s, holds_s, most_s = FRESH_GPU_S if "sms" in self.device.facts else FRESH_S
+        if seen is not None and begun - seen.begun <= (least_s if few else seen.holds_s):
             return seen.rates
         rates = probe.rates(probe.sampled(self.device, ROOF)["samples_s"])
-        least_s, holds_s, most_s = FRESH_GPU_S if "sms" in self.device.facts else FRESH_S
         if seen is not None:
             same = abs(median(rates) / median(seen.rates) - 1) < MOVED
             holds_s = min(2 * seen.holds_s, most_s) if same else max(seen.holds_s / 4, least_s)
@@ -111,14 +111,18 @@ def _rounded(seconds: float) -> float:
 
 
 @exclusive
-def kernel_time(device: Device, standard: Standard, surroundings: Surroundings) -> KernelTime:
-    """A kernel on a standard problem: checked, then sampled. Raises Unsupported where it cannot run, Error where it is wrong."""
+def kernel_time(device: Device, standard: Standard, surroundings: Surroundings, *, checked: bool = False) -> KernelTime:
+    """A kernel on a standard problem: checked unless it was before, then sampled.
+
+    Raises Unsupported where it cannot run, Error where it is wrong.
+    """
     problem, variant, cold = standard
     prepared = prepare(device, problem, variant, "cold" if cold else "warm", 0)
-    prepared.sets[0].run()
-    correctness = check(problem, prepared.tensors[0], 0, whole_flops=WHOLE_FLOPS, whole_bytes=WHOLE_BYTES)
-    if not correctness["passed"]:
-        raise Error(f"{standard.label}: {correctness['reason']}")
+    if not checked:
+        prepared.sets[0].run()
+        correctness = check(problem, prepared.tensors[0], 0, whole_flops=WHOLE_FLOPS, whole_bytes=WHOLE_BYTES)
+        if not correctness["passed"]:
+            raise Error(f"{standard.label}: {correctness['reason']}")
     level = prepared.placed("cold" if cold else "warm")
     roofs, seen = surroundings.around(problem, level, partial(timed, prepared, BRIEF))
     parts = from_rates(prepared, surroundings.machine, level)(roofs)["parts"]
@@ -140,4 +144,25 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings) 
         tile=(int(rows), int(columns)),
         sms=int(device.facts.get("sms", 0)),
         status="contended" if seen["contended"] else "ok",
+    )
+
+
+def averaged(one: KernelTime, other: KernelTime) -> KernelTime:
+    """Two timings of one problem as one: the undisturbed one, else the samples of both beside the mean of their parts."""
+    if one.status != other.status:
+        return one if one.status == "ok" else other
+
+    def mean(a: float, b: float) -> float:
+        return _rounded((a + b) / 2)
+
+    unplanned = None
+    if one.unplanned and other.unplanned:
+        unplanned = mean(one.unplanned[0], other.unplanned[0]), mean(one.unplanned[1], other.unplanned[1])
+    return dataclasses.replace(
+        one,
+        samples_s=(*one.samples_s, *other.samples_s),
+        launch_s=mean(one.launch_s, other.launch_s),
+        memory_s=mean(one.memory_s, other.memory_s),
+        rest_s=mean(one.rest_s, other.rest_s),
+        unplanned=unplanned,
     )

@@ -13,7 +13,7 @@ from ..units import MIB
 from .base import DEEPEST, FURTHER, PREDICTION, Target, words
 from .draws import DRAWN, evenly, in_dtype, runs_within
 
-FULL, HALF, MAIN = ("fp32",), ("bf16",), ("fp32", "bf16")
+FULL, HALF, MAIN, ALL = ("fp32",), ("bf16",), ("fp32", "bf16"), ("fp32", "bf16", "fp64")
 # Problems drawn for each kernel (a variant in a dtype): most where times of near sizes differ most, and one more tells most. Each
 # dtype draws its own, so that the kernels of a variant cover more sizes together.
 MANY = {
@@ -39,14 +39,16 @@ class Case(NamedTuple):
 def _of_reports() -> Iterator[Case]:
     """Problems limited by memory and by arithmetic, of every operator."""
     yield Case("prefill", ops.Attention(seq_q=640, seq_kv=640, heads=4, head_dim=128), MAIN)
+    yield Case("prefill", ops.Attention(seq_q=896, seq_kv=896, heads=3, head_dim=64), MAIN)
     yield Case("causal", ops.Attention(seq_q=1280, seq_kv=1280, heads=3, head_dim=64, causal=True), MAIN)
     yield Case("decode", ops.Attention(seq_q=1, seq_kv=6144, head_dim=128), MAIN)
     yield Case("backward", ops.AttentionBackward(heads=3, seq_q=640, seq_kv=640, head_dim=128), HALF)
     yield Case("decode", ops.CachedAttention(heads=16, kv_heads=4, seq_kv=6144, head_dim=128), HALF)
-    yield Case("many heads", ops.MlaDecode(heads=64, seq_kv=3072, kv_lora_rank=512), HALF)
+    for heads, seq_kv in ((64, 3072), (96, 2304)):
+        yield Case("many heads", ops.MlaDecode(heads=heads, seq_kv=seq_kv, kv_lora_rank=512), HALF)
     mla = ops.MlaPrefill(heads=3, seq_q=288, seq_kv=672, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, causal=True)
     yield Case("prefill", mla, HALF)
-    yield Case("large", ops.Matmul(rows=640, columns=1152, inner=896), MAIN)
+    yield Case("large", ops.Matmul(rows=640, columns=1152, inner=896), ALL)
     yield Case("one row", ops.Matmul(rows=1, columns=3072, inner=3072), MAIN)
     yield Case("one row", ops.QuantizedMatmul(rows=1, columns=3072, inner=3072, group_size=64), HALF)
     yield Case("one token", ops.Ffn(batch=1, seq_q=1, d_model=896, d_ff=3584), MAIN)
@@ -65,7 +67,9 @@ def _of_reports() -> Iterator[Case]:
     yield Case("tokens", ops.Embedding(tokens=3072, vocabulary=6144, d_model=3072), HALF)
     for router in (ops.TopkSoftmax, ops.TopkSigmoid):
         yield Case("tokens", router(tokens=3072, experts=192), FULL)
+        yield Case("tokens", router(tokens=1536, experts=96), HALF)
     # Memory that is slow just now hides arithmetic, which these show.
+    yield Case("in cache", ops.Attention(seq_q=192, seq_kv=192, heads=6, head_dim=64), FULL, cold=False)
     for of in of_rows:
         yield Case("in cache", of.make(rows=96, columns=1024), dtypes[of], cold=False)
     for of in of_elements:
