@@ -70,14 +70,14 @@ struct RowProducts : WordProducts, InRows {
   static Index value_plane(const AttentionBlock&, Index) { return 0; }
   static Index value_offset(const AttentionBlock& block, Index lead) { return lead * block.value_dim / 2; }
 
-  // Sums of so few rows take hardly longer than memory does. What is read next goes to the first cache: a busy memory drops prefetches
-  // into the second. Each step prefetches some numbers of it, for all at once would hold up the loads behind them.
+  // Sums of so few rows take hardly longer than memory does. What is read next goes to the first cache: a busy memory drops
+  // prefetches into the second. Each step prefetches some numbers of it, for all at once would hold up the loads behind them.
   ROOFLINE_INLINE void fetch_numbers(const float* from, Index n) {
     for (Index i = 0; i < n; i += kLine) __builtin_prefetch(from + i);
   }
 
-  // sums[key][row] += products of words of kTogether queries, `pitch` apart, and of two keys, while `each` numbers from `ahead` on are
-  // fetched every kLanes words.
+  // sums[key][row] += products of words of kTogether queries, `pitch` apart, and of two keys, while `each` numbers from `ahead` on
+  // are fetched every kLanes words.
   ROOFLINE_INLINE void multiply(Vec (&sums)[kLanes], const float* q, Index pitch, const float* one, const float* other, Index words,
                                 const float* ahead, Index each) {
     const auto step = [&](Index word, auto read) __attribute__((always_inline)) {

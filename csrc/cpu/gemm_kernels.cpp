@@ -153,8 +153,8 @@ void add_rows_of(const Lying<Element>& x, Index rows) {
   add_strips<Rows, most_vectors(Rows)>(x, 0);
 }
 
-// Blocks of b that stay in the first cache beside rows of c until all rows of a met them. What is met next is fetched meanwhile: after
-// the last block the first of the next product, whose b follows.
+// Blocks of b that stay in the first cache beside rows of c until all rows of a met them. What is met next is fetched meanwhile:
+// after the last block the first of the next product, whose b follows.
 template <class Element>
 void plain(const float* a, const void* from, Index stride, float* c, Index c_stride, Index rows, Index columns, Index inner) {
   constexpr Index kColumns = 256, kBytes = 8 << 10;
@@ -166,8 +166,8 @@ void plain(const float* a, const void* from, Index stride, float* c, Index c_str
                                   : j + kColumns < columns ? b + j + kColumns
                                                            : b + inner * stride;
       in_tiles(rows, [&](Index row, Index some) {
-        add_rows_of<Element>({a + row * inner + k, inner, b + k * stride + j, stride, row ? nullptr : next, c + row * c_stride + j, c_stride,
-                              least(kColumns, columns - j), least(block, inner - k), k == 0}, some);
+        add_rows_of<Element>({a + row * inner + k, inner, b + k * stride + j, stride, row ? nullptr : next, c + row * c_stride + j,
+                              c_stride, least(kColumns, columns - j), least(block, inner - k), k == 0}, some);
       }, kLyingRows);
     }
 }

@@ -98,14 +98,15 @@ std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t 
 }
 
 // One stream is fetched ahead by hardware too; some CPUs read faster at several places, and others at half the rate. Of some more
-// rows, the sums of fewer streams go to the cache and back less often. A tile of rows that takes as long as memory does gains most by
-// prefetches into L1; the tiles of more rows share theirs, which have a level of their own.
+// rows, the sums of fewer streams go to the cache and back less often. A tile of rows that takes as long as memory does gains most
+// by prefetches into L1; the tiles of more rows share theirs, which have a level of their own.
 Streams read_streams(Device& device, std::int64_t rows) {
   const GemmKernels* const table = choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
   constexpr std::int64_t kMost = GemmKernels::kMostFewRows, kTile = 8;
-  const std::int64_t tile = std::min<std::int64_t>(kTile, table->tile_rows), trial = rows > kMost / 2 ? kMost : rows > 2 ? tile : 1;
-  return read_streams(device, "streams of " + std::to_string(trial) + " rows", trial, table->width, table->width * 4, trial > tile ? 1 : 2,
-                      table->few[0]);
+  const std::int64_t tile = std::min<std::int64_t>(kTile, table->tile_rows);
+  const std::int64_t trial = rows > kMost / 2 ? kMost : rows > 2 ? tile : 1;
+  return read_streams(device, "streams of " + std::to_string(trial) + " rows", trial, table->width, table->width * 4,
+                      trial > tile ? 1 : 2, table->few[0]);
 }
 
 Streams read_streams(Device& device, const std::string& what, std::int64_t rows, int width, std::int64_t row_bytes, int levels,

@@ -50,11 +50,11 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device);
 // The fastest kernels for this type of b.
 Choice<GemmKernels> choose_gemm(Stored type);
 
-// Address streams of b in which this CPU multiplies few rows fastest: measured once for a device, with one row, some and many of them.
+// How this CPU multiplies few rows by b fastest: measured once for a device, with one row, some and most of them.
 Streams read_streams(Device& device, std::int64_t rows);
 // The same of other kernels: `few` reads strips whose rows have row_bytes. `levels`: 2 where it can prefetch into L1, too.
-Streams read_streams(Device& device, const std::string& what, std::int64_t rows, int width, std::int64_t row_bytes,
-                 int levels, const std::function<void(const GemmPart&)>& few);
+Streams read_streams(Device& device, const std::string& what, std::int64_t rows, int width, std::int64_t row_bytes, int levels,
+                     const std::function<void(const GemmPart&)>& few);
 
 // Words of a strip of b, and of a row of a, with so many numbers along inner.
 inline std::int64_t words_of(const GemmKernels& table, Stored type, std::int64_t inner) {
