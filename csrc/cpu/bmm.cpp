@@ -240,7 +240,7 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
     auto* const sums = reinterpret_cast<float*>(rounded ? own + parts.sums : to);
     const std::int64_t stride = rounded ? columns.size() : problem.columns;
     const void* from = a + row * problem.inner * size;
-    if (few ? type != Stored::fp32 : in_words && !are_words) {
+    if (in_words ? !are_words : few && type != Stored::fp32) {
       auto* const wide = reinterpret_cast<float*>(own + parts.wide);
       widen_rows(table, type, false, from, n, problem.inner, wide);
       from = wide;
@@ -294,13 +294,16 @@ Bound tiled(const Bmm& problem, Device& device) {
   if (problem.out_dtype == DType::int8)
     throw Unsupported("bmm tiled: c is fp32, bf16 or fp16 on a CPU; use one of them as out_dtype");
   const bool few = problem.rows <= GemmKernels::kMostFewRows;
-  const auto [isa, table] = few ? choose<GemmKernels>(ROOFLINE_TABLES(gemm)) : choose_gemm(stored(problem.dtype, "bmm"));
+  const Stored type = stored(problem.dtype, "bmm");
+  Choice<GemmKernels> choice = choose_gemm(type);
+  if (few && !choice.table->plain[index(type)]) choice = choose<GemmKernels>(ROOFLINE_TABLES(gemm));
+  const auto [isa, table] = choice;
   const Parts parts = plan_parts(problem, *table, device);
   const std::int64_t workspace_bytes = product({parts.bytes, device.threads()}, "bmm: workspace");
   const std::shared_ptr<void> memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
   const std::int64_t packed =
       few ? 0
-          : product({problem.batch, parts.rows, problem.columns, words_of(*table, stored(problem.dtype, "bmm"), problem.inner), 4},
+          : product({problem.batch, parts.rows, problem.columns, words_of(*table, type, problem.inner), 4},
                     "bmm: packed b");
   Bound bound;
   bound.plan.set("implementation", "tiled/" + name(isa));

@@ -1,6 +1,7 @@
 // Products in fp32, bf16, fp16, int8 and fp8: what their strips of b hold, how they are packed, and products with b as it lies.
 #include "cpu/gemm_kernels.h"
 
+#include "cpu/gemm_plain.h"
 #include "cpu/gemm_strips.h"
 #include "cpu/simd/bytes.h"
 
@@ -81,97 +82,6 @@ void pack_wide(const void* b, Index stride, float* packed, Index columns, Index 
     pack_strip(static_cast<const Element*>(b), stride, packed, columns, inner, column);
 }
 
-// Some rows of a meet some of b as it lies, and add to c.
-template <class Element>
-struct Lying {
-  const float* a;
-  Index a_stride;
-  const Element* b;
-  Index stride;
-  const Element* ahead;  // rows of b that are met next, or null
-  float* c;
-  Index c_stride;
-  Index columns, inner;
-  bool first;  // c holds nothing yet
-};
-
-// Vectors of columns whose sums stay in registers: at least as many sums as hide the latency of a multiply-add.
-constexpr int kLyingRows = kManyRegisters ? 8 : 6;
-constexpr int most_vectors(int rows) { return rows == 1 ? 8 : rows <= (kManyRegisters ? 6 : 2) ? 4 : 2; }
-
-// The columns from j on, or of one vector so many of them.
-template <int Rows, int Vectors, class Element>
-void add_strip(const Lying<Element>& x, Index j, int lanes) {
-  const auto lines = [&](const Element* p) __attribute__((always_inline)) {
-#pragma GCC unroll 8
-    for (Index at = 0; at < Vectors * kLanes * Index{sizeof(Element)}; at += 64)
-      __builtin_prefetch(reinterpret_cast<const char*>(p) + at);
-  };
-  Vec sums[Rows][Vectors];
-#pragma GCC unroll 8
-  for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) {
-      const float* const c = x.c + r * x.c_stride + j + z * kLanes;
-      sums[r][z] = x.first ? zero() : Vectors > 1 ? load(c) : get(c, lanes, zero());
-    }
-  for (Index k = 0; k < x.inner; ++k) {
-    const Element* const b = x.b + k * x.stride + j;
-    if (x.ahead) lines(x.ahead + k * x.stride + j);
-    Vec y[Vectors];
-#pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) y[z] = Vectors > 1 ? load(b + z * kLanes) : get(b, lanes, zero());
-#pragma GCC unroll 8
-    for (int r = 0; r < Rows; ++r) {
-      const Vec of_a = set1(x.a[r * x.a_stride + k]);
-#pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) sums[r][z] = fma(of_a, y[z], sums[r][z]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) {
-      float* const c = x.c + r * x.c_stride + j + z * kLanes;
-      Vectors > 1 ? store(c, sums[r][z]) : put(c, lanes, sums[r][z]);
-    }
-}
-
-template <int Rows, int Vectors, class Element>
-void add_strips(const Lying<Element>& x, Index j) {
-  for (; j + Vectors * kLanes <= x.columns; j += Vectors * kLanes) add_strip<Rows, Vectors>(x, j, kLanes);
-  if constexpr (Vectors > 1)
-    add_strips<Rows, Vectors / 2>(x, j);
-  else if (j < x.columns)
-    add_strip<Rows, 1>(x, j, static_cast<int>(x.columns - j));
-}
-
-template <class Element, int Rows = kLyingRows>
-void add_rows_of(const Lying<Element>& x, Index rows) {
-  if constexpr (Rows > 1)
-    if (rows < Rows) return add_rows_of<Element, Rows - 1>(x, rows);
-  add_strips<Rows, most_vectors(Rows)>(x, 0);
-}
-
-// Blocks of b that stay in the first cache beside rows of c until all rows of a met them. What is met next is fetched meanwhile:
-// after the last block the first of the next product, whose b follows.
-template <class Element>
-void plain(const float* a, const void* from, Index stride, float* c, Index c_stride, Index rows, Index columns, Index inner) {
-  constexpr Index kColumns = 256, kBytes = 8 << 10;
-  const auto* const b = static_cast<const Element*>(from);
-  const Index block = kBytes / (least(kColumns, columns) * Index{sizeof(Element)});
-  for (Index j = 0; j < columns; j += kColumns)
-    for (Index k = 0; k < inner; k += block) {
-      const Element* const next = k + block < inner         ? b + (k + block) * stride + j
-                                  : j + kColumns < columns ? b + j + kColumns
-                                                           : b + inner * stride;
-      in_tiles(rows, [&](Index row, Index some) {
-        add_rows_of<Element>({a + row * inner + k, inner, b + k * stride + j, stride, row ? nullptr : next, c + row * c_stride + j,
-                              c_stride, least(kColumns, columns - j), least(block, inner - k), k == 0}, some);
-      }, kLyingRows);
-    }
-}
-
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm) = {
@@ -187,7 +97,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     1,
     0,
     {pack_wide<float>, pack_wide<Bf16>, pack_wide<Fp16>},
-    {plain<float>, plain<Bf16>, plain<Fp16>},
+    {plain<RowOf<float>>, plain<RowOf<Bf16>>, plain<RowOf<Fp16>>},
     {widen<float>, widen<Bf16>, widen<Fp16>, widen_int8, widen_fp8},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
     nullptr,

@@ -3,6 +3,7 @@
 // count as 0.
 #include "cpu/gemm_kernels.h"
 
+#include "cpu/gemm_plain.h"
 #include "cpu/gemm_strips.h"
 #include "cpu/words.h"
 
@@ -14,6 +15,22 @@ struct Bf16Pairs {
   using Of = float;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_bf16_pairs(a, b, c); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add(a, b); }
+};
+
+// Two rows of b.
+struct PairOfRows : Bf16Pairs {
+  using Element = Bf16;
+  static constexpr Index kNumbers = 2;
+  template <int Vectors>
+  ROOFLINE_INLINE void read(const Bf16* one, const Bf16* next, int lanes, Vec (&y)[Vectors]) {
+    if constexpr (Vectors == 1)
+      y[0] = row_pair(one, next, 0, lanes);
+    else
+#pragma GCC unroll 4
+      for (int z = 0; z < Vectors; z += 2)
+        pair_32(_mm512_loadu_si512(one + z * kLanes), next ? _mm512_loadu_si512(next + z * kLanes) : _mm512_setzero_si512(), y[z],
+                y[z + 1]);
+  }
 };
 
 // As pack_bf16_words. So many columns at a time that memory gives them fast and few strips are written in turn.
@@ -47,7 +64,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
     1,
     0,
     {nullptr, pack_by_permutes},
-    {},
+    {nullptr, plain<PairOfRows>},
     {nullptr, copy_words},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
     pair_words,

@@ -44,7 +44,7 @@ def _of_reports() -> Iterator[Case]:
     yield Case("decode", ops.Attention(seq_q=1, seq_kv=6144, head_dim=128), MAIN)
     yield Case("backward", ops.AttentionBackward(heads=3, seq_q=640, seq_kv=640, head_dim=128), HALF)
     yield Case("decode", ops.CachedAttention(heads=16, kv_heads=4, seq_kv=6144, head_dim=128), HALF)
-    for heads, seq_kv in ((64, 3072), (96, 2304)):
+    for heads, seq_kv in ((64, 3072), (192, 1536)):
         yield Case("many heads", ops.MlaDecode(heads=heads, seq_kv=seq_kv, kv_lora_rank=512), HALF)
     mla = ops.MlaPrefill(heads=3, seq_q=288, seq_kv=672, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, causal=True)
     yield Case("prefill", mla, HALF)

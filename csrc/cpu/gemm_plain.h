@@ -1,0 +1,116 @@
+// c = a b for few rows of a, with b as it lies. What is read of b at a time is a class of its own: its Element, `kNumbers` rows that a
+// word of a meets, and how they become vectors. Everything is internal to the file that includes it.
+#pragma once
+
+#include "cpu/gemm_tiles.h"
+
+namespace roofline::cpu {
+namespace {
+
+// One row, in fp32.
+template <class T>
+struct RowOf {
+  using Element = T;
+  static constexpr Index kNumbers = 1;
+  template <int Vectors>
+  ROOFLINE_INLINE void read(const T* b, const T*, int lanes, Vec (&y)[Vectors]) {
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) y[z] = Vectors > 1 ? load(b + z * kLanes) : get(b, lanes, zero());
+  }
+  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return fma(a, b, c); }
+};
+
+// Some rows of a meet some of b, and add to c.
+template <class Read>
+struct Lying {
+  using Element = typename Read::Element;
+  const float* a;  // words
+  Index a_stride;
+  const Element* b;
+  Index stride;
+  const Element* ahead;  // rows of b that are met next, or null
+  float* c;
+  Index c_stride;
+  Index columns, inner;
+  bool first;  // c holds nothing yet
+};
+
+// Vectors of columns whose sums stay in registers: at least as many sums as hide the latency of a multiply-add.
+constexpr int kLyingRows = kManyRegisters ? 8 : 6;
+constexpr int most_vectors(int rows) { return rows == 1 ? 8 : rows <= (kManyRegisters ? 6 : 2) ? 4 : 2; }
+
+// The columns from j on, or of one vector so many of them.
+template <int Rows, int Vectors, class Read>
+void add_strip(const Lying<Read>& x, Index j, int lanes) {
+  Vec sums[Rows][Vectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) {
+      const float* const c = x.c + r * x.c_stride + j + z * kLanes;
+      sums[r][z] = x.first ? zero() : Vectors > 1 ? load(c) : get(c, lanes, zero());
+    }
+  for (Index k = 0; k < x.inner; k += Read::kNumbers) {
+    if (x.ahead)
+#pragma GCC unroll 2
+      for (Index row = k; row < k + Read::kNumbers; ++row)
+#pragma GCC unroll 8
+        for (Index at = 0; at < Vectors * kLanes; at += 64 / Index{sizeof *x.b}) __builtin_prefetch(x.ahead + row * x.stride + j + at);
+    const auto* const b = x.b + k * x.stride + j;
+    Vec y[Vectors];
+    Read::read(b, k + 1 < x.inner ? b + x.stride : nullptr, lanes, y);
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+      const Vec of_a = set1(x.a[r * x.a_stride + k / Read::kNumbers]);
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) sums[r][z] = Read::multiply_add(of_a, y[z], sums[r][z]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) {
+      float* const c = x.c + r * x.c_stride + j + z * kLanes;
+      Vectors > 1 ? store(c, sums[r][z]) : put(c, lanes, sums[r][z]);
+    }
+}
+
+template <int Rows, int Vectors, class Read>
+void add_strips(const Lying<Read>& x, Index j) {
+  for (; j + Vectors * kLanes <= x.columns; j += Vectors * kLanes) add_strip<Rows, Vectors>(x, j, kLanes);
+  if constexpr (Vectors > 1)
+    add_strips<Rows, Vectors / 2>(x, j);
+  else if (j < x.columns)
+    add_strip<Rows, 1>(x, j, static_cast<int>(x.columns - j));
+}
+
+template <int Rows = kLyingRows, class Read>
+void add_rows_of(const Lying<Read>& x, Index rows) {
+  if constexpr (Rows > 1)
+    if (rows < Rows) return add_rows_of<Rows - 1>(x, rows);
+  add_strips<Rows, most_vectors(Rows)>(x, 0);
+}
+
+// Blocks of b that stay in the first cache beside rows of c until all rows of a met them. What is met next is fetched meanwhile:
+// after the last block the first of the next product, whose b follows.
+template <class Read>
+void plain(const float* a, const void* from, Index stride, float* c, Index c_stride, Index rows, Index columns, Index inner) {
+  using Element = typename Read::Element;
+  constexpr Index kColumns = 256, kBytes = 8 << 10, kNumbers = Read::kNumbers;
+  const auto* const b = static_cast<const Element*>(from);
+  const Index words = (inner + kNumbers - 1) / kNumbers;
+  const Index block = kBytes / (least(kColumns, columns) * Index{sizeof(Element)}) / kNumbers * kNumbers;
+  for (Index j = 0; j < columns; j += kColumns)
+    for (Index k = 0; k < inner; k += block) {
+      const Element* const next = k + block < inner        ? b + (k + block) * stride + j
+                                  : j + kColumns < columns ? b + j + kColumns
+                                                           : b + inner * stride;
+      in_tiles(rows, [&](Index row, Index some) {
+        add_rows_of(Lying<Read>{a + row * words + k / kNumbers, words, b + k * stride + j, stride, row ? nullptr : next,
+                                c + row * c_stride + j, c_stride, least(kColumns, columns - j), least(block, inner - k), k == 0}, some);
+      }, kLyingRows);
+    }
+}
+
+}  // namespace
+}  // namespace roofline::cpu
