@@ -1,5 +1,5 @@
-// c = a b for few rows of a, with b as it lies. What is read of b at a time is a class of its own: its Element, `kNumbers` rows that a
-// word of a meets, and how they become vectors. Everything is internal to the file that includes it.
+// c = a b for few rows of a, with b as it lies. What is read of b at a time is a class of its own: its Element, `kNumbers` rows that
+// a word of a meets, and how they become vectors. Everything is internal to the file that includes it.
 #pragma once
 
 #include "cpu/gemm_tiles.h"
@@ -51,12 +51,13 @@ void add_strip(const Lying<Read>& x, Index j, int lanes) {
       sums[r][z] = x.first ? zero() : Vectors > 1 ? load(c) : get(c, lanes, zero());
     }
   for (Index k = 0; k < x.inner; k += Read::kNumbers) {
+    const Index at = k * x.stride + j;
     if (x.ahead)
 #pragma GCC unroll 2
-      for (Index row = k; row < k + Read::kNumbers; ++row)
+      for (Index row = 0; row < Read::kNumbers; ++row)
 #pragma GCC unroll 8
-        for (Index at = 0; at < Vectors * kLanes; at += 64 / Index{sizeof *x.b}) __builtin_prefetch(x.ahead + row * x.stride + j + at);
-    const auto* const b = x.b + k * x.stride + j;
+        for (Index i = 0; i < Vectors * kLanes; i += 64 / Index{sizeof *x.b}) __builtin_prefetch(x.ahead + at + row * x.stride + i);
+    const auto* const b = x.b + at;
     Vec y[Vectors];
     Read::read(b, k + 1 < x.inner ? b + x.stride : nullptr, lanes, y);
 #pragma GCC unroll 8
@@ -105,9 +106,10 @@ void plain(const float* a, const void* from, Index stride, float* c, Index c_str
       const Element* const next = k + block < inner        ? b + (k + block) * stride + j
                                   : j + kColumns < columns ? b + j + kColumns
                                                            : b + inner * stride;
+      const Index together = least(kColumns, columns - j), n = least(block, inner - k);
       in_tiles(rows, [&](Index row, Index some) {
         add_rows_of(Lying<Read>{a + row * words + k / kNumbers, words, b + k * stride + j, stride, row ? nullptr : next,
-                                c + row * c_stride + j, c_stride, least(kColumns, columns - j), least(block, inner - k), k == 0}, some);
+                                c + row * c_stride + j, c_stride, together, n, k == 0}, some);
       }, kLyingRows);
     }
 }

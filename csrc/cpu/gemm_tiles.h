@@ -261,7 +261,8 @@ ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* 
 // `add` the product with n rows of a strip from row k on to sums[rows][kWidth].
 template <class Strips, class Part>
 void few(const Part& part) {
-  const Index bytes = Strips::bytes(part), sums = part.rows * kWidth, streams = part.streams.count;  // of a strip, floats of its sums
+  const Index bytes = Strips::bytes(part), sums = part.rows * kWidth;  // of a strip, floats of its sums
+  const Index streams = part.streams.count;
   const auto* const b = static_cast<const char*>(part.b);
   const auto strips = [&](Index first, Index step, Index n) {  // n of them at once
     for (Index i = 0; i < n; ++i) {
