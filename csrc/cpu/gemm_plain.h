@@ -1,5 +1,5 @@
-// c = a b for few rows of a, with b as it lies. What is read of b at a time is a class of its own: its Element, `kNumbers` rows that
-// a word of a meets, and how they become vectors. Everything is internal to the file that includes it.
+// c = a b for few rows of a, with b as it lies. What is read of b at a time is a class of its own: its Element, `kNumbers` rows
+// that a word of a meets, and how they become vectors. Everything is internal to the file that includes it.
 #pragma once
 
 #include "cpu/gemm_tiles.h"
