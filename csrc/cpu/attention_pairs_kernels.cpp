@@ -104,9 +104,9 @@ struct RowProducts : WordProducts, InRows {
     const Index words = keys.key_words + keys.rope_words, groups = (chunk.rows + kTogether - 1) / kTogether;
     const Index steps = (keys.key_words + kLanes - 1) / kLanes;  // of a group
     const Index each = (2 * keys.with_scores[0].each + groups * steps - 1) / (groups * steps);
+    const Ahead others[] = {keys.with_scores[1], keys.with_scores[2]};
     for (Index key = first; key < last; key += 2) {
       const Index next = least(key + 1, last - 1);
-      const Ahead others[] = {keys.with_scores[1], keys.with_scores[2]};
       fetch(others, key, next + 1);
       const float* ahead = keys.with_scores[0].from + key * keys.with_scores[0].each;
       const float *const k = keys.k + key * keys.key_words, *const other = keys.k + next * keys.key_words;

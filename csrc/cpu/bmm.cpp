@@ -303,8 +303,7 @@ Bound tiled(const Bmm& problem, Device& device) {
   const std::shared_ptr<void> memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
   const std::int64_t packed =
       few ? 0
-          : product({problem.batch, parts.rows, problem.columns, words_of(*table, type, problem.inner), 4},
-                    "bmm: packed b");
+          : product({problem.batch, parts.rows, problem.columns, words_of(*table, type, problem.inner), 4}, "bmm: packed b");
   Bound bound;
   bound.plan.set("implementation", "tiled/" + name(isa));
   bound.plan.set("tile", std::to_string(table->tile_rows) + "x" + std::to_string(table->width));

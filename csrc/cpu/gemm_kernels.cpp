@@ -1,4 +1,4 @@
-// Products in fp32, bf16, fp16, int8 and fp8: what their strips of b hold, how they are packed, and products with b as it lies.
+// Products in fp32, bf16, fp16, int8 and fp8: what their strips of b hold, and how they are packed.
 #include "cpu/gemm_kernels.h"
 
 #include "cpu/gemm_plain.h"

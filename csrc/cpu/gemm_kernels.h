@@ -64,7 +64,8 @@ struct QuantizedPart : GemmPart {
 };
 
 struct GemmKernels {
-  static constexpr std::int64_t kPageWords = 1024;  // rows so many words apart share sets of the first cache
+  static constexpr std::int64_t kPageWords = 1024;  // rows so many words apart share sets of the first cache,
+  static constexpr std::int64_t kPageRows = 8;      // which has 8 ways at least: so many of them are a tile at most
   static constexpr int kMostFewRows = 18;
   static constexpr int kMostStreams = 8;
 

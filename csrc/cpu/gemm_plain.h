@@ -1,5 +1,5 @@
-// c = a b for few rows of a, with b as it lies. What is read of b at a time is a class of its own: its Element, `kNumbers` rows
-// that a word of a meets, and how they become vectors. Everything is internal to the file that includes it.
+// c = a b for few rows of a and an unpacked b. What is read of b at a time is a class of its own: its Element, `kNumbers` rows that
+// a word of a multiplies, and how they become vectors. Everything is internal to the file that includes it.
 #pragma once
 
 #include "cpu/gemm_tiles.h"
@@ -20,15 +20,15 @@ struct RowOf {
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return fma(a, b, c); }
 };
 
-// Some rows of a meet some of b, and add to c.
+// c (+)= a b for some rows of a, and a block of b.
 template <class Read>
-struct Lying {
+struct Unpacked {
   using Element = typename Read::Element;
   const float* a;  // words
   Index a_stride;
   const Element* b;
   Index stride;
-  const Element* ahead;  // rows of b that are met next, or null
+  const Element* ahead;  // the block of b that is read next, or null
   float* c;
   Index c_stride;
   Index columns, inner;
@@ -36,12 +36,12 @@ struct Lying {
 };
 
 // Vectors of columns whose sums stay in registers: at least as many sums as hide the latency of a multiply-add.
-constexpr int kLyingRows = kManyRegisters ? 8 : 6;
+constexpr int kUnpackedRows = kManyRegisters ? 8 : 6;
 constexpr int most_vectors(int rows) { return rows == 1 ? 8 : rows <= (kManyRegisters ? 6 : 2) ? 4 : 2; }
 
-// The columns from j on, or of one vector so many of them.
+// Columns [j, j + Vectors kLanes) of c; of a single vector the first `lanes`.
 template <int Rows, int Vectors, class Read>
-void add_strip(const Lying<Read>& x, Index j, int lanes) {
+void add_strip(const Unpacked<Read>& x, Index j, int lanes) {
   Vec sums[Rows][Vectors];
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r)
@@ -77,7 +77,7 @@ void add_strip(const Lying<Read>& x, Index j, int lanes) {
 }
 
 template <int Rows, int Vectors, class Read>
-void add_strips(const Lying<Read>& x, Index j) {
+void add_strips(const Unpacked<Read>& x, Index j) {
   for (; j + Vectors * kLanes <= x.columns; j += Vectors * kLanes) add_strip<Rows, Vectors>(x, j, kLanes);
   if constexpr (Vectors > 1)
     add_strips<Rows, Vectors / 2>(x, j);
@@ -85,15 +85,15 @@ void add_strips(const Lying<Read>& x, Index j) {
     add_strip<Rows, 1>(x, j, static_cast<int>(x.columns - j));
 }
 
-template <int Rows = kLyingRows, class Read>
-void add_rows_of(const Lying<Read>& x, Index rows) {
+template <int Rows = kUnpackedRows, class Read>
+void add_rows_of(const Unpacked<Read>& x, Index rows) {
   if constexpr (Rows > 1)
     if (rows < Rows) return add_rows_of<Rows - 1>(x, rows);
   add_strips<Rows, most_vectors(Rows)>(x, 0);
 }
 
-// Blocks of b that stay in the first cache beside rows of c until all rows of a met them. What is met next is fetched meanwhile:
-// after the last block the first of the next product, whose b follows.
+// Blocks of b that stay in L1 beside rows of c until they are multiplied by all rows of a. The next block is prefetched meanwhile:
+// after the last one, the first of the next product, whose b follows.
 template <class Read>
 void plain(const float* a, const void* from, Index stride, float* c, Index c_stride, Index rows, Index columns, Index inner) {
   using Element = typename Read::Element;
@@ -108,9 +108,9 @@ void plain(const float* a, const void* from, Index stride, float* c, Index c_str
                                                            : b + inner * stride;
       const Index together = least(kColumns, columns - j), n = least(block, inner - k);
       in_tiles(rows, [&](Index row, Index some) {
-        add_rows_of(Lying<Read>{a + row * words + k / kNumbers, words, b + k * stride + j, stride, row ? nullptr : next,
-                                c + row * c_stride + j, c_stride, together, n, k == 0}, some);
-      }, kLyingRows);
+        add_rows_of(Unpacked<Read>{a + row * words + k / kNumbers, words, b + k * stride + j, stride, row ? nullptr : next,
+                                   c + row * c_stride + j, c_stride, together, n, k == 0}, some);
+      }, kUnpackedRows);
     }
 }
 

@@ -125,10 +125,9 @@ constexpr Index kInFlight = 8192;
 constexpr Index kShorter = 6656;  // the same of one stream, of which every line is fetched: no whole number of pages
 ROOFLINE_INLINE Index in_flight(const GemmPart& part) { return kInFlight / part.streams.count; }
 
-// Rows of a that meet b at a time. Those that lie whole pages apart share sets of the first cache, which have 8 ways at least.
+// Rows of a that meet b at a time.
 ROOFLINE_INLINE Index rows_at_once(const GemmPart& part) {
-  constexpr Index kWays = 8;
-  return part.row_words() % GemmKernels::kPageWords ? kTileRows : least(kTileRows, kWays);
+  return part.row_words() % GemmKernels::kPageWords ? kTileRows : least(kTileRows, GemmKernels::kPageRows);
 }
 ROOFLINE_INLINE bool is_read_once(const GemmPart& part) { return part.streams.count == 1 && part.rows <= rows_at_once(part); }
 

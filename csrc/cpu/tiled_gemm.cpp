@@ -97,13 +97,13 @@ std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t 
   return std::min(inner, parts_of(parts_of(inner, parts_of(inner, most)), step) * step);
 }
 
-// One stream is fetched ahead by hardware too; some CPUs read faster at several places, and others at half the rate. Of some more
-// rows, the sums of fewer streams go to the cache and back less often. A tile of rows that takes as long as memory does gains most
-// by prefetches into L1; the tiles of more rows share theirs, which have a level of their own.
+// One stream is fetched ahead by hardware too; some CPUs read faster at several places, and others at half the rate. With more
+// rows, the sums of fewer streams go to the cache and back less often. Rows of one tile that take as long as memory does gain most
+// by prefetches into L1; where there are more tiles, their prefetches go to both caches, and there is no level to choose.
 Streams read_streams(Device& device, std::int64_t rows) {
   const GemmKernels* const table = choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
-  constexpr std::int64_t kMost = GemmKernels::kMostFewRows, kTile = 8;
-  const std::int64_t tile = std::min<std::int64_t>(kTile, table->tile_rows);
+  constexpr std::int64_t kMost = GemmKernels::kMostFewRows;
+  const std::int64_t tile = std::min<std::int64_t>(GemmKernels::kPageRows, table->tile_rows);  // a trial's rows are whole pages long
   const std::int64_t trial = rows > kMost / 2 ? kMost : rows > 2 ? tile : 1;
   return read_streams(device, "streams of " + std::to_string(trial) + " rows", trial, table->width, table->width * 4,
                       trial > tile ? 1 : 2, table->few[0]);
