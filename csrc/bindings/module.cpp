@@ -65,8 +65,9 @@ struct BoundKernel {
     return all;
   }
 
-  // profiled: it alone is what a profiler is to look at, and nothing holds it back; nor the first run, which may load code.
-  double run(bool profiled) const {
+  // profiled: it alone is what a profiler is to look at, and nothing holds it back; nor the first run, which may load code. flush:
+  // what it touches leaves the caches before.
+  double run(bool profiled, bool flush) const {
     std::vector<std::vector<Launch>> sets(1);
     for (const Step& step : bound.steps)
       sets[0].push_back([&](Queue& queue) {
@@ -89,8 +90,9 @@ struct BoundKernel {
     has_run = true;
     // The system hardly moves the caller within one launch, and to pin and unpin it takes 4 us.
     const Pin pin = callable ? Pin::never : Pin::if_elsewhere;
-    return backend->run_batch({.sets = &sets, .pin = pin, .host_timed = bound.host_timed, .stream = stream.get(),
-                               .gate = gate, .entries = entries(-1)});
+    const std::vector<std::vector<Extent>> touched{bound.memory};
+    return backend->run_batch({.sets = &sets, .flush_each = flush, .pin = pin, .host_timed = bound.host_timed, .stream = stream.get(),
+                               .gate = gate, .entries = entries(-1), .memory = &touched});
   }
 };
 
@@ -344,7 +346,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       .def_property_readonly("steps", &BoundKernel::steps)
       .def_property_readonly("plan", [](const BoundKernel& self) { return to_python(self.bound.plan.facts()); })
       .def_property_readonly("waits", [](const BoundKernel& self) { return self.stream && self.stream->waits; })
-      .def("run", &BoundKernel::run, "profiled"_a = false);
+      .def("run", &BoundKernel::run, "profiled"_a = false, "flush"_a = false);
 
   py::class_<roofline::Device>(m, "Device", made_here)
       .def_property_readonly("name", [](const roofline::Device& self) { return self.backend()->name(); })

@@ -42,6 +42,8 @@ STANDARD_PROBLEMS = "kernels on standard problems"
 # Those with a larger leave-one-out residual are timed again, up to this share of them and of a time limit: a guest's memory and
 # cores change for seconds.
 MOST_RESIDUAL, MOST_AGAIN, AGAIN_TIME = 0.15, 0.1, 0.06
+# The few of a report are all timed again, until this share of a time limit: the rest is for those that have no time yet.
+ALL_AGAIN_TIME = 0.75
 # A core runs its widest instructions at a clock of their own, which it takes up after some tenths of a second.
 WARM_S = 0.3
 FAILURE = "failed: "  # begins the reason of what was left out although it should have run
@@ -271,7 +273,7 @@ class _Run:
             self.kept.save_soon(self.machine)
         if many:
             return self._time_again(shown, late, surroundings)
-        again = timed_again(self.device, tuple(self.kernels), shown, late, surroundings)
+        again = timed_again(self.device, tuple(self.kernels), shown, partial(late, ALL_AGAIN_TIME), surroundings)
         self.kernels |= {standard: averaged(self.kernels[standard], made) for standard, made in again.items()}
 
     def _time_again(self, shown: Progress, late: Callable[..., bool], surroundings: Surroundings) -> None:

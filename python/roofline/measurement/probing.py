@@ -125,19 +125,10 @@ def ready(device: Device, probe: Probe, problem: Operator, variant: str, level: 
     return found
 
 
-# A calibration: single launches (flushed: the median of three), in turn, in so many rounds and until this much time is spent.
-ROUNDS = 5
+# A calibration: single launches, in turn, in so many rounds and until this much time is spent.
+ROUNDS = 7
 CALIBRATION_S = 0.03
 NEARLY = 0.99  # of the best rate
-BRIEF = {"warmup_min_s": 0.0, "warmup_max_s": 0.0, "batch_s": 0.0, "min_samples": 3, "min_s": 0.0, "max_s": 0.0, "noise": 1.0,
-         "bracket_s": 0.0, "tries": 1}  # fmt: skip
-
-
-def _once(device: Device, candidate: Ready) -> float:
-    """Seconds of one launch, flushed before where the probe is."""
-    if not candidate.flush:
-        return float(candidate.sets[0].run())
-    return float(statistics.median(device.core.sample(candidate.sets, flush_each=True, policy=BRIEF)["samples_s"]))
 
 
 def fastest(device: Device, wanted: Wanted) -> Ready:
@@ -166,7 +157,7 @@ def fastest(device: Device, wanted: Wanted) -> Ready:
         rounds: list[list[float]] = []
         begun = time.monotonic()
         while len(rounds) < ROUNDS or time.monotonic() - begun < CALIBRATION_S:
-            each = [candidate.rates([_once(device, candidate)])[0] for candidate in able]
+            each = [candidate.rates([candidate.sets[0].run(flush=candidate.flush)])[0] for candidate in able]
             rounds.append([rate / sum(each) for rate in each])
         rates = [statistics.median(shares) for shares in zip(*rounds, strict=True)]
         near = max(rates) if best.flush or device.backend != "cpu" else NEARLY * max(rates)

@@ -72,7 +72,7 @@ def _operands(target: Target, depth: str) -> Iterator[Wanted]:
     for dtype in ("bf16", "int8"):
         for variant in OPERANDS if "amx" in fma_isas(target, dtype) else ():
             if not target.missing("fma", variant, dtype):
-                yield want(FMA_OPERANDS, target, PREDICTION, (fma_problem(target, dtype, "amx"), variant))
+                yield want(FMA_OPERANDS, target, FURTHER, (fma_problem(target, dtype, "amx"), variant))
 
 
 def _exponentials(target: Target, depth: str) -> Iterator[Wanted]:
