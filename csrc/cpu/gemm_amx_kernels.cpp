@@ -4,6 +4,7 @@
 
 #include "cpu/amx_tiles.h"
 #include "cpu/gemm_strips.h"
+#include "cpu/words.h"
 
 namespace roofline::cpu {
 namespace {
@@ -28,6 +29,12 @@ void copy_c(float* c, Index stride, Index rows, Index columns, float (*square)[k
     __builtin_memcpy(out ? c + r * stride : square[r], out ? square[r] : c + r * stride, static_cast<std::size_t>(columns) * 4);
 }
 
+
+// To the second cache: tile loads by themselves have too little on its way while memory is busy.
+ROOFLINE_INLINE void fetch(const char* from, Index bytes) {
+  for (Index line = 0; line < bytes; line += 64) __builtin_prefetch(from + line, 0, 2);
+}
+
 // A strip and, with `Other`, another one at a time: two address streams, which up to 16 rows of c leave tiles for.
 template <bool Integers, bool Other>
 ROOFLINE_INLINE void strips(const GemmPart& part, Index one, Index other) {
@@ -35,6 +42,7 @@ ROOFLINE_INLINE void strips(const GemmPart& part, Index one, Index other) {
   const char* const from_other = static_cast<const char*>(part.b) + other * part.inner * kRowOfB;
   const Index row_words = part.row_words();
   const bool second = Other || part.rows > kTile;
+  constexpr Index kAhead = kInFlight / (Other ? 2 : 1);
   _tile_zero(0);
   _tile_zero(1);
   if (second) {
@@ -42,6 +50,8 @@ ROOFLINE_INLINE void strips(const GemmPart& part, Index one, Index other) {
     _tile_zero(3);
   }
   for (Index k = 0; k < part.inner; k += kTile) {
+    fetch(b + k * kRowOfB + kAhead, kTile * kRowOfB);
+    if (Other) fetch(from_other + k * kRowOfB + kAhead, kTile * kRowOfB);
     _tile_loadd(4, a + 4 * k, 4 * row_words);
     ROOFLINE_LOAD_COLUMNS(b + k * kRowOfB);
     ROOFLINE_ADD_PRODUCT(Integers, 0, 4, 6);
@@ -101,9 +111,10 @@ void pack_tiles(const GemmPart& part, Index k, Index n, float* to) {
     }
 }
 
-// 32 x 32, or 16 x 32, of c = or += the product of n words along inner.
+// 32 x 32, or 16 x 32, of c = or += the product of n words along inner. Meanwhile what is read next arrives, `each` bytes a step.
 template <bool Integers>
-ROOFLINE_INLINE void square_product(const float* a, Index n, const char* b, bool second, float* c, Index stride, bool first) {
+ROOFLINE_INLINE void square_product(const float* a, Index n, const char* b, bool second, float* c, Index stride, bool first,
+                                    const char* next, Index each) {
   char* const at = reinterpret_cast<char*>(c);
   const Index row = 4 * stride, half = kTile * row;
   if (first) {
@@ -120,6 +131,7 @@ ROOFLINE_INLINE void square_product(const float* a, Index n, const char* b, bool
     }
   }
   for (Index k = 0; k < n; k += kTile) {
+    fetch(next + k / kTile * each, each);
     _tile_loadd(4, a + k * kTile, kTileBytes);
     ROOFLINE_LOAD_COLUMNS(b + k * kRowOfB);
     ROOFLINE_ADD_PRODUCT(Integers, 0, 4, 6);
@@ -164,6 +176,12 @@ void block_of_tiles(const GemmPart& part) {
     for (Index s = part.first; s < part.last; ++s) {
       const char* const b = static_cast<const char*>(part.b) + (s * part.inner + k) * kRowOfB;
       const Index columns = least(kColumns, part.columns - s * kColumns);
+      const bool ends = s + 1 == part.last && k + n == part.inner;
+      Later next = ends ? part.later[0] : Later{b + part.inner * kRowOfB, n * kRowOfB};
+      if (!ends && s + 1 == part.last) next.from = static_cast<const char*>(part.b) + (part.first * part.inner + k + n) * kRowOfB;
+      if (ends) fetch(part.later[1].from, part.later[1].bytes);
+      const Index squares = (part.rows + 2 * kTile - 1) / (2 * kTile);
+      const Index each = (next.bytes * kTile / (squares * n) + 63) / 64 * 64;
       for (Index row = 0; row < part.rows; row += 2 * kTile) {
         const Index rows = least(2 * kTile, part.rows - row);
         const bool last = part.to && k + n == part.inner, alone = last && k == 0;  // then c is not needed
@@ -171,7 +189,9 @@ void block_of_tiles(const GemmPart& part) {
         float* const c = part.c + row * part.c_stride + s * kColumns;
         alignas(64) float square[2 * kTile][kColumns];
         if (!whole && k > 0) copy_c(c, part.c_stride, rows, columns, square, false), barrier();
-        square_product<Integers>(tiles + row * n, n, b, second, whole ? c : square[0], whole ? part.c_stride : kColumns, k == 0);
+        square_product<Integers>(tiles + row * n, n, b, second, whole ? c : square[0], whole ? part.c_stride : kColumns, k == 0,
+                                 next.from, each);
+        next.from += n / kTile * each;
         if (!whole && !alone) copy_c(c, part.c_stride, rows, columns, square, true);
         if (last) narrow_tile(part, alone ? square[0] : c, alone ? kColumns : part.c_stride, row, rows, s * kColumns, columns);
       }
@@ -193,7 +213,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     pack_tiles,
     kTile,
     0,
-    {nullptr, pack_bf16_words<kColumns, kTile>},
+    {nullptr, pack_strips<kTile>},
     {},
     {nullptr, copy_words, nullptr, copy_words},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},

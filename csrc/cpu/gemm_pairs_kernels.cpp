@@ -33,23 +33,6 @@ struct PairOfRows : Bf16Pairs {
   }
 };
 
-// As pack_bf16_words. So many columns at a time that memory gives them fast and few strips are written in turn.
-void pack_by_permutes(const void* from, Index stride, float* packed, Index columns, Index inner) {
-  constexpr Index kTogether = 8 * kWidth;
-  const Index words = (inner + 1) / 2;
-  for (Index first = 0; first < columns; first += kTogether)
-    for (Index word = 0; word < words; ++word)
-      for (Index column = first; column < least(first + kTogether, columns); column += kWidth) {
-        const Bf16* const one = static_cast<const Bf16*>(from) + 2 * word * stride + column;
-        const Bf16* const next = 2 * word + 1 < inner ? one + stride : nullptr;
-        float* const to = packed + column * words + word * kWidth;
-        if (next && column + kWidth <= columns)
-          pair_32(_mm512_loadu_si512(one), _mm512_loadu_si512(next), to);
-        else
-          for (Index half = 0; half < kWidth; half += kLanes) store(to + half, row_pair(one, next, half, columns - column));
-      }
-}
-
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
@@ -63,7 +46,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
     pack_panels<Bf16Pairs>,
     1,
     0,
-    {nullptr, pack_by_permutes},
+    {nullptr, pack_strips<1>},
     {nullptr, plain<PairOfRows>},
     {nullptr, copy_words},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},

@@ -62,5 +62,24 @@ ROOFLINE_INLINE void pair_32(__m512i one, __m512i next, float* to) {
   for (; d < columns; d += kLanes) put(to + d, static_cast<int>(least(kLanes, columns - d)), row_pair(one, next, d, columns));
 }
 
+// All strips of 32 columns of words, as GemmKernels::pack_wide; zeros up to a multiple of `Multiple` words, and past the last column.
+// So many columns at a time that memory gives them fast and few strips are written in turn.
+template <Index Multiple>
+void pack_strips(const void* from, Index stride, float* packed, Index columns, Index inner) {
+  constexpr Index kStrip = 2 * kLanes, kTogether = 8 * kStrip;
+  const Index words = ((inner + 1) / 2 + Multiple - 1) / Multiple * Multiple;
+  for (Index first = 0; first < columns; first += kTogether)
+    for (Index word = 0; word < words; ++word)
+      for (Index column = first; column < least(first + kTogether, columns); column += kStrip) {
+        const auto row = [&](Index k) { return k < inner ? static_cast<const Bf16*>(from) + k * stride + column : nullptr; };
+        const Bf16 *const one = row(2 * word), *const next = row(2 * word + 1);
+        float* const to = packed + column * words + word * kStrip;
+        if (next && column + kStrip <= columns)
+          pair_32(_mm512_loadu_si512(one), _mm512_loadu_si512(next), to);
+        else
+          for (Index half = 0; half < kStrip; half += kLanes) store(to + half, row_pair(one, next, half, columns - column));
+      }
+}
+
 }  // namespace
 }  // namespace roofline::cpu
