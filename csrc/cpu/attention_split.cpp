@@ -26,7 +26,8 @@ std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, std::int64_t 
   return std::min(wanted, std::max(blocks / 2, std::min(blocks, least)));
 }
 
-// Rows at a time; more of them are bound by arithmetic, and meet each range anew.
+// Rows at a time; more of them are bound by arithmetic, and meet each range anew. Where tiles of keys are gathered first, all that
+// stay in half of L2 with their results share them.
 constexpr std::int64_t kMostRows = DecodeKernels<float>::kMostRows;
 constexpr std::int64_t kMostQueries = 8;
 constexpr std::int64_t kLeastWordRows = 12;  // of words: that fill enough of a vector's lanes
@@ -125,7 +126,10 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const auto [lanes_isa, lanes_table] = choose_tiled(task.dtype, queries, cache);
   const std::int64_t heads = task.batch * task.kv_heads;
   const std::int64_t head_dim = task.head_dim, rope_dim = task.rope_dim, key_dim = head_dim + rope_dim;
-  const std::int64_t chunks = (task.rows + kMostRows - 1) / kMostRows;
+  const std::int64_t fitting = device.caches().l2_bytes / 2 / (4 * (lanes_table->words(key_dim, 2, 1) + head_dim)) / kMostRows * kMostRows;
+  const std::int64_t together =
+      lanes_table->columns > 1 ? std::clamp<std::int64_t>(fitting, kMostRows, AttentionTiledKernels::kMaxQueryBlock) : kMostRows;
+  const std::int64_t chunks = (task.rows + together - 1) / together;
   const std::int64_t most_rows = (task.rows + chunks - 1) / chunks;  // of a chunk
   const bool pages = task.pages != nullptr;
   const bool in_rows = lanes_table->in_rows && lanes_table->in_rows(most_rows, head_dim, rope_dim, head_dim, pages);
@@ -149,7 +153,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const std::int64_t range = parts_of(parts_of(task.keys, step), parts) * step;
   const std::int64_t kv_block = parts_of(parts_of(range, parts_of(range, most_block)), step) * step;
   const std::int64_t numbers =
-      in_lanes ? lanes_table->workspace_words(kMostRows, kv_block, key_dim, head_dim, key_panel, value_panel)
+      in_lanes ? lanes_table->workspace_words(together, kv_block, key_dim, head_dim, key_panel, value_panel)
                : Kernels::workspace_numbers(most_rows, key_dim);
   const std::int64_t thread_bytes = whole_pages((query_numbers + numbers) * kBytes);
   const std::int64_t part_numbers = (whole_rows * (head_dim + 2) + 15) / 16 * 16;  // out, top, sum: whole cache lines
