@@ -9,6 +9,7 @@ namespace {
 
 constexpr Index kTileWords = kTile * kTile;
 constexpr Index kKeys = 2 * kTile;  // of a tile of V, and of two of K
+constexpr Index kAhead = 4096;      // numbers of keys in order that are on their way
 // Bytes from a row of Q, or results, to the next, and from one of scores, or weights.
 template <int Vectors>
 constexpr Index kRow = 4 * Vectors * kLanes;
@@ -126,23 +127,46 @@ struct TileProducts : WordProducts, InLanes {
     WordProducts::queries(q, rows, key_dim, scale, to, width, AttentionTiledKernels::words(key_dim, kNumbers, kColumns));
   }
   static void gather_keys(const AttentionBlock& block, Index begin, Index n, float* to, Index words) {
-    for (Index i = 0; i < round_up(n, kKeys); ++i)
-      for (Index word = 0; word < words; word += kTile)
-        store(to + i / kTile * kTile * words + word * kTile + i % kTile * kTile, i < n ? some_words(block, begin + i, 2 * word) : zero());
+    for (Index i = 0; i < round_up(n, kKeys); ++i) {
+      float* const tiles = to + i / kTile * kTile * words + i % kTile * kTile;
+      Index word = 0;
+      const auto whole_words = [&](const void* all, Index columns) __attribute__((always_inline)) {
+        const Bf16* const row = row_of(all, columns, block, begin + i);
+        for (Index d = 0; d + 2 * kTile <= columns; d += 2 * kTile, word += kTile) {
+          if (!block.pages) __builtin_prefetch(row + d + kAhead, 0, 2);
+          store(tiles + word * kTile, load(reinterpret_cast<const float*>(row + d)));
+        }
+      };
+      if (i < n) whole_words(block.k, block.head_dim);
+      if (i < n && block.head_dim == 2 * word) whole_words(block.rope, block.rope_dim);
+      for (; word < words; word += kTile) store(tiles + word * kTile, i < n ? some_words(block, begin + i, 2 * word) : zero());
+    }
   }
   static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
     const Index columns = block.value_dim, pitch = value_pitch(block, n);
     for (Index i = 0; i < n; i += kKeys) {
       const Bf16* rows[kKeys];
       for (Index key = 0; key < kKeys; ++key) rows[key] = i + key < n ? row_of(block.v, columns, block, begin + i + key) : nullptr;
-      for (Index d = 0; d < columns; d += kTile) {
-        Vec words[kTile];
-#pragma GCC unroll 16
-        for (int pair = 0; pair < kTile; ++pair) words[pair] = row_pair(rows[2 * pair], rows[2 * pair + 1], d, columns);
+      const auto put_tile = [&](Vec (&words)[kTile], Index d) __attribute__((always_inline)) {
         transpose(words);
         float* const tile = to + d / kTile * pitch + i / kKeys * kTileWords;
 #pragma GCC unroll 16
         for (int column = 0; column < kTile; ++column) store(tile + column * kTile, words[column]);
+      };
+      Index d = 0;
+      for (; i + kKeys <= n && d + 2 * kTile <= columns; d += 2 * kTile) {
+        Vec words[2][kTile];
+#pragma GCC unroll 16
+        for (int pair = 0; pair < kTile; ++pair)
+          pair_32(_mm512_loadu_si512(rows[2 * pair] + d), _mm512_loadu_si512(rows[2 * pair + 1] + d), words[0][pair], words[1][pair]);
+        put_tile(words[0], d);
+        put_tile(words[1], d + kTile);
+      }
+      for (; d < columns; d += kTile) {
+        Vec words[kTile];
+#pragma GCC unroll 16
+        for (int pair = 0; pair < kTile; ++pair) words[pair] = row_pair(rows[2 * pair], rows[2 * pair + 1], d, columns);
+        put_tile(words, d);
       }
     }
   }
