@@ -4,7 +4,9 @@
 
 #include "cpu/amx_tiles.h"
 #include "cpu/gemm_strips.h"
+#if defined(__AVX512BW__) || defined(ROOFLINE_SIMDE)  // else a test emulates the tiles alone
 #include "cpu/words.h"
+#endif
 
 namespace roofline::cpu {
 namespace {
@@ -200,6 +202,12 @@ void block_of_tiles(const GemmPart& part) {
   _tile_release();
 }
 
+#if defined(__AVX512BW__) || defined(ROOFLINE_SIMDE)
+constexpr auto pack_rows_of_b = pack_strips<kTile>;
+#else
+constexpr auto pack_rows_of_b = pack_bf16_words<kColumns, kTile>;
+#endif
+
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm) = {
@@ -213,7 +221,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     pack_tiles,
     kTile,
     0,
-    {nullptr, pack_strips<kTile>},
+    {nullptr, pack_rows_of_b},
     {},
     {nullptr, copy_words, nullptr, copy_words},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
