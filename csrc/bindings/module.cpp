@@ -91,8 +91,8 @@ struct BoundKernel {
     // The system hardly moves the caller within one launch, and to pin and unpin it takes 4 us.
     const Pin pin = callable ? Pin::never : Pin::if_elsewhere;
     const std::vector<std::vector<Extent>> touched{bound.memory};
-    return backend->run_batch({.sets = &sets, .flush_each = flush, .pin = pin, .host_timed = bound.host_timed, .stream = stream.get(),
-                               .gate = gate, .entries = entries(-1), .memory = &touched});
+    return backend->run_batch({.sets = &sets, .flush_each = flush, .pin = pin, .host_timed = bound.host_timed,
+                               .stream = stream.get(), .gate = gate, .entries = entries(-1), .memory = &touched});
   }
 };
 

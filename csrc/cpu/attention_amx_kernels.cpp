@@ -158,7 +158,8 @@ struct TileProducts : WordProducts, InLanes {
         Vec words[2][kTile];
 #pragma GCC unroll 16
         for (int pair = 0; pair < kTile; ++pair)
-          pair_32(_mm512_loadu_si512(rows[2 * pair] + d), _mm512_loadu_si512(rows[2 * pair + 1] + d), words[0][pair], words[1][pair]);
+          pair_32(_mm512_loadu_si512(rows[2 * pair] + d), _mm512_loadu_si512(rows[2 * pair + 1] + d), words[0][pair],
+                  words[1][pair]);
         put_tile(words[0], d);
         put_tile(words[1], d + kTile);
       }

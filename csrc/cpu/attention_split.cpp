@@ -126,7 +126,8 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const auto [lanes_isa, lanes_table] = choose_tiled(task.dtype, queries, cache);
   const std::int64_t heads = task.batch * task.kv_heads;
   const std::int64_t head_dim = task.head_dim, rope_dim = task.rope_dim, key_dim = head_dim + rope_dim;
-  const std::int64_t fitting = device.caches().l2_bytes / 2 / (4 * (lanes_table->words(key_dim, 2, 1) + head_dim)) / kMostRows * kMostRows;
+  const std::int64_t row_bytes = 4 * (lanes_table->words(key_dim, 2, 1) + head_dim);  // of a query and its results
+  const std::int64_t fitting = device.caches().l2_bytes / 2 / row_bytes / kMostRows * kMostRows;
   const std::int64_t together =
       lanes_table->columns > 1 ? std::clamp<std::int64_t>(fitting, kMostRows, AttentionTiledKernels::kMaxQueryBlock) : kMostRows;
   const std::int64_t chunks = (task.rows + together - 1) / together;

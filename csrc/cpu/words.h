@@ -62,8 +62,8 @@ ROOFLINE_INLINE void pair_32(__m512i one, __m512i next, float* to) {
   for (; d < columns; d += kLanes) put(to + d, static_cast<int>(least(kLanes, columns - d)), row_pair(one, next, d, columns));
 }
 
-// All strips of 32 columns of words, as GemmKernels::pack_wide; zeros up to a multiple of `Multiple` words, and past the last column.
-// So many columns at a time that memory gives them fast and few strips are written in turn.
+// All strips of 32 columns of words, as GemmKernels::pack_wide; zeros up to a multiple of `Multiple` words, and past the last
+// column. So many columns at a time that memory gives them fast and few strips are written in turn.
 template <Index Multiple>
 void pack_strips(const void* from, Index stride, float* packed, Index columns, Index inner) {
   constexpr Index kStrip = 2 * kLanes, kTogether = 8 * kStrip;
