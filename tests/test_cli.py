@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from example import bandwidth, fma
 from roofline.cli import main
 from roofline.cli.terminal import Terminal
 from roofline.machine import Machine
+from roofline.measurement.policy import QUICK, REPORT
 from roofline.results import Results
 
 pytest.importorskip("roofline._core", reason="the compiled module is not built")
@@ -474,6 +476,24 @@ def test_report_measures_shows_and_renders_again(ceilings: str, tmp_path: Path, 
     (out / "report.md").unlink()
     assert main(["report", "--from", str(out), "--no-plot"]) == 0
     assert (out / "report.md").read_text() == text
+
+
+def test_a_report_of_the_command_line_takes_the_rules_of_the_function(
+    ceilings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ceilings by the rules of points took twice as long, and left no time for kernels on standard problems."""
+    rules: list[Any] = []
+
+    def measured(*_: Any, policy: Any, **__: Any) -> None:
+        rules.append(policy)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("roofline.report.report", measured)
+    for flags in ([], ["--min-samples", "7"], ["--quick"]):
+        assert main(["report", "-o", str(tmp_path / "rep"), "--machine", ceilings, "--device", "cpu", *flags]) != 0
+    assert rules[0] is None
+    assert rules[1] == replace(REPORT, min_samples=7)
+    assert rules[2] == QUICK
 
 
 def test_a_machine_of_another_device_is_refused(ceilings: str, tmp_path: Path, cli: Any) -> None:

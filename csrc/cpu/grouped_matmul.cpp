@@ -187,7 +187,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   plan->activations = &choose<RowsTable>(ROOFLINE_TABLES(rows)).table->of[kFp32];
   plan->problem = problem;
   plan->most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
-  plan->streams = read_streams(device, 1);
+  plan->streams = read_streams(device, isa, 1);
   const std::int64_t rows = rows_of(problem), experts = problem.all_experts();
 
   std::int64_t packed_bytes = 0;

@@ -99,8 +99,10 @@ std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t 
 
 // One stream is fetched ahead by hardware too; some CPUs read faster at several places, and others at half the rate. With more
 // rows, the sums of fewer streams go to the cache and back less often. Rows of one tile that take as long as memory does gain most
-// by prefetches into L1; where there are more tiles, their prefetches go to both caches, and there is no level to choose.
-Streams read_streams(Device& device, std::int64_t rows) {
+// by prefetches into L1; where there are more tiles, their prefetches go to both caches, and there is no level to choose. Nor is
+// there by AMX, whose tiles take two strips at a time.
+Streams read_streams(Device& device, Isa isa, std::int64_t rows) {
+  if (isa == Isa::amx) return {.count = 2};
   const GemmKernels* const table = choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
   constexpr std::int64_t kMost = GemmKernels::kMostFewRows;
   const std::int64_t tile = std::min<std::int64_t>(GemmKernels::kPageRows, table->tile_rows);  // a trial's rows are whole pages long
@@ -156,7 +158,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   plan.pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const bool few = !problem.unpack && rows <= GemmKernels::kMostFewRows;
-  if (few) plan.streams = read_streams(device, rows);
+  if (few) plan.streams = read_streams(device, isa, rows);
   const bool words_lie = numbers * size_bytes(problem.dtype) == 4 && !problem.a_is_fp32 && problem.inner == inner * numbers;
   const bool lies = !few && words_lie && table->lies(strips);
   const Blocks most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());

@@ -51,7 +51,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device);
 Choice<GemmKernels> choose_gemm(Stored type);
 
 // How this CPU multiplies few rows by b fastest: measured once for a device, with one row, some and most of them.
-Streams read_streams(Device& device, std::int64_t rows);
+Streams read_streams(Device& device, Isa isa, std::int64_t rows);
 // The same of other kernels: `few` reads strips whose rows have row_bytes. `levels`: 2 where it can prefetch into L1, too.
 Streams read_streams(Device& device, const std::string& what, std::int64_t rows, int width, std::int64_t row_bytes, int levels,
                      const std::function<void(const GemmPart&)>& few);

@@ -35,20 +35,22 @@ FRESH_S = (0.5, 4.0, 16.0)
 FRESH_GPU_S = (0.5, 60.0, 240.0)  # a GPU's roofs keep still, and a turn through all its kernels takes longer than 16 s
 # Where launches take this many times as long or as short, the host has moved the cores: apart, where each may have a cache and a
 # way to memory of its own, or together, up to two hardware threads of one core. Roofs are others then, and what was timed meanwhile
-# is timed again. Around the few problems of reports roofs hold for the least time: a wrong one would move the costs of a kernel.
-LAUNCH_MOVED = 2.0
+# is timed again. Around the few problems of reports roofs hold for the least time, and one that has just moved by JUMPED for none:
+# a wrong one would move the costs of a kernel.
+LAUNCH_MOVED, JUMPED = 2.0, 0.2
 TRIES = 3
 MOST_SAMPLES = 5  # that are kept of one, evenly among all in order, the least among them
 WHOLE_FLOPS, WHOLE_BYTES = 2e7, 2**20  # of a problem all of whose results are checked; of others some rows
 
 
 class Seen(NamedTuple):
-    """A roof: when it was measured, how long it holds from there, how long a launch took then, and its rates."""
+    """A roof: when it was measured, how long it holds from there, how long a launch took then, its rates, whether they jumped."""
 
     begun: float
     holds_s: float
     launch_s: float
     rates: list[float]
+    jumped: bool
 
 
 class Surroundings:
@@ -82,16 +84,18 @@ class Surroundings:
         kept = self._seen.setdefault(id(probe), [])
         seen = next((each for each in reversed(kept) if _as_long(launch_s, each.launch_s)), None)
         least_s, holds_s, most_s = FRESH_GPU_S if "sms" in self.device.facts else FRESH_S
-        if seen is not None and begun - seen.begun <= (least_s if few else seen.holds_s):
+        if seen is not None and begun - seen.begun <= ((0.0 if seen.jumped else least_s) if few else seen.holds_s):
             return seen.rates
         rates = probe.rates(probe.sampled(self.device, ROOF)["samples_s"])
+        change = 0.0
         if seen is not None:
-            same = abs(median(rates) / median(seen.rates) - 1) < MOVED
+            change = abs(median(rates) / median(seen.rates) - 1)
+            same = change < MOVED
             holds_s = min(2 * seen.holds_s, most_s) if same else max(seen.holds_s / 4, least_s)
             if not same:  # for good, or while another guest was busy for some milliseconds
                 rates = max(rates, probe.rates(probe.sampled(self.device, ROOF)["samples_s"]), key=median)
             kept.remove(seen)
-        kept.append(Seen(begun, holds_s, launch_s, rates))
+        kept.append(Seen(begun, holds_s, launch_s, rates, change > JUMPED))
         return rates
 
 

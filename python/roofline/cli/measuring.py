@@ -192,6 +192,7 @@ def report(options: argparse.Namespace) -> int:
         for file in (folder / name for folder in (out, out / UNFINISHED) for name in NAMES):
             require_apart(file, (options.machine,))
         folder = begin(out, thorough=options.thorough, force=options.force)
+    rules = policy_of(options, REPORT)
     try:
         made = measured(
             folder,
@@ -204,7 +205,7 @@ def report(options: argparse.Namespace) -> int:
             progress=progress_option(options.quiet, options.json),
             time_limit_s=options.time_limit,
             seed=options.seed,
-            policy=policy_of(options, REPORT),
+            policy=None if rules == REPORT else rules,  # ceilings have shorter ones of their own
             force=options.force,
         )
     except KeyboardInterrupt:
