@@ -31,7 +31,6 @@ void copy_c(float* c, Index stride, Index rows, Index columns, float (*square)[k
     __builtin_memcpy(out ? c + r * stride : square[r], out ? square[r] : c + r * stride, static_cast<std::size_t>(columns) * 4);
 }
 
-
 // To the second cache: tile loads by themselves have too little on its way while memory is busy.
 ROOFLINE_INLINE void fetch(const char* from, Index bytes) {
   for (Index line = 0; line < bytes; line += 64) __builtin_prefetch(from + line, 0, 2);
