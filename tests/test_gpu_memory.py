@@ -101,7 +101,7 @@ def test_the_fastest_candidate_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "_tensors", lambda *_: {})
     monkeypatch.setattr(probing, "bind", lambda *_: _Bound())
     seconds = {("plain", 0): 1.0, ("bulk", 64 * KIB): 0.995, ("driver", 0): 0.997}
-    monkeypatch.setattr(probing, "_once", lambda _, c: seconds.get((c.variant, c.problem.in_flight_bytes), 1.5))
+    monkeypatch.setattr(probing, "_once", lambda c: seconds.get((c.variant, c.problem.in_flight_bytes), 1.5))
     candidates = stream_candidates(device, "DRAM", "copy")
     found = probing.fastest(device, want(STREAM, device, 0, *candidates, level="DRAM"))
     assert (found.variant, found.problem.to_dict()["in_flight_bytes"]) == ("bulk", 64 * KIB)

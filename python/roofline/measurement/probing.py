@@ -131,6 +131,11 @@ CALIBRATION_S = 0.03
 NEARLY = 0.99  # of the best rate
 
 
+def _once(candidate: Ready) -> float:
+    """Seconds of one launch, flushed before where the probe is."""
+    return float(candidate.sets[0].run(flush=candidate.flush))
+
+
 def fastest(device: Device, wanted: Wanted) -> Ready:
     """Time all candidates in turn for CALIBRATION_S, and return the one with the best rate: by the median of its shares of a round.
 
@@ -157,7 +162,7 @@ def fastest(device: Device, wanted: Wanted) -> Ready:
         rounds: list[list[float]] = []
         begun = time.monotonic()
         while len(rounds) < ROUNDS or time.monotonic() - begun < CALIBRATION_S:
-            each = [candidate.rates([candidate.sets[0].run(flush=candidate.flush)])[0] for candidate in able]
+            each = [candidate.rates([_once(candidate)])[0] for candidate in able]
             rounds.append([rate / sum(each) for rate in each])
         rates = [statistics.median(shares) for shares in zip(*rounds, strict=True)]
         near = max(rates) if best.flush or device.backend != "cpu" else NEARLY * max(rates)
