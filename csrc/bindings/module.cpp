@@ -66,7 +66,7 @@ struct BoundKernel {
   }
 
   // profiled: it alone is what a profiler is to look at, and nothing holds it back; nor the first run, which may load code. flush:
-  // what it touches leaves the caches before.
+  // its operands are flushed from the caches first.
   double run(bool profiled, bool flush) const {
     std::vector<std::vector<Launch>> sets(1);
     for (const Step& step : bound.steps)
@@ -90,7 +90,7 @@ struct BoundKernel {
     has_run = true;
     // The system hardly moves the caller within one launch, and to pin and unpin it takes 4 us.
     const Pin pin = callable ? Pin::never : Pin::if_elsewhere;
-    const std::vector<std::vector<Extent>> touched{bound.memory};
+    const std::vector<std::vector<Extent>> touched(flush ? 1 : 0, bound.memory);
     return backend->run_batch({.sets = &sets, .flush_each = flush, .pin = pin, .host_timed = bound.host_timed,
                                .stream = stream.get(), .gate = gate, .entries = entries(-1), .memory = &touched});
   }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Index kTileWords = kTile * kTile;
 constexpr Index kKeys = 2 * kTile;  // of a tile of V, and of two of K
-constexpr Index kAhead = 4096;      // numbers of keys in order that are on their way
+constexpr Index kAhead = 4096;      // elements by which prefetches lead the gathering of keys
 // Bytes from a row of Q, or results, to the next, and from one of scores, or weights.
 template <int Vectors>
 constexpr Index kRow = 4 * Vectors * kLanes;

@@ -26,8 +26,8 @@ std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, std::int64_t 
   return std::min(wanted, std::max(blocks / 2, std::min(blocks, least)));
 }
 
-// Rows at a time; more of them are bound by arithmetic, and meet each range anew. Where tiles of keys are gathered first, all that
-// stay in half of L2 with their results share them.
+// Rows at a time; more of them are bound by arithmetic, and meet each range anew. AMX gathers tiles of keys once for as many rows
+// as half of L2 holds with their results.
 constexpr std::int64_t kMostRows = DecodeKernels<float>::kMostRows;
 constexpr std::int64_t kMostQueries = 8;
 constexpr std::int64_t kLeastWordRows = 12;  // of words: that fill enough of a vector's lanes

@@ -31,7 +31,7 @@ void copy_c(float* c, Index stride, Index rows, Index columns, float (*square)[k
     __builtin_memcpy(out ? c + r * stride : square[r], out ? square[r] : c + r * stride, static_cast<std::size_t>(columns) * 4);
 }
 
-// To the second cache: tile loads by themselves have too little on its way while memory is busy.
+// Into L2: tile loads alone keep too few lines in flight while memory is busy.
 ROOFLINE_INLINE void fetch(const char* from, Index bytes) {
   for (Index line = 0; line < bytes; line += 64) __builtin_prefetch(from + line, 0, 2);
 }
@@ -112,7 +112,7 @@ void pack_tiles(const GemmPart& part, Index k, Index n, float* to) {
     }
 }
 
-// 32 x 32, or 16 x 32, of c = or += the product of n words along inner. Meanwhile what is read next arrives, `each` bytes a step.
+// 32 x 32, or 16 x 32, of c = or += the product of n words along inner. Prefetches `each` bytes from `next` on at every step.
 template <bool Integers>
 ROOFLINE_INLINE void square_product(const float* a, Index n, const char* b, bool second, float* c, Index stride, bool first,
                                     const char* next, Index each) {
@@ -168,6 +168,8 @@ void narrow_tile(const GemmPart& part, const float* sums, Index stride, Index ro
 
 template <bool Integers>
 void block_of_tiles(const GemmPart& part) {
+  const auto b_of = [&](Index s, Index k) { return static_cast<const char*>(part.b) + (s * part.inner + k) * kRowOfB; };
+  const Index squares = (part.rows + 2 * kTile - 1) / (2 * kTile);
   configure(kTile, kTile);
   for (Index k = 0; k < part.inner; k += part.inner_block) {
     const Index n = least(part.inner_block, part.inner - k);
@@ -175,13 +177,11 @@ void block_of_tiles(const GemmPart& part) {
     if (!part.panels) pack_tiles(part, k, n, part.workspace);
     barrier();
     for (Index s = part.first; s < part.last; ++s) {
-      const char* const b = static_cast<const char*>(part.b) + (s * part.inner + k) * kRowOfB;
+      const char* const b = b_of(s, k);
       const Index columns = least(kColumns, part.columns - s * kColumns);
-      const bool ends = s + 1 == part.last && k + n == part.inner;
-      Later next = ends ? part.later[0] : Later{b + part.inner * kRowOfB, n * kRowOfB};
-      if (!ends && s + 1 == part.last) next.from = static_cast<const char*>(part.b) + (part.first * part.inner + k + n) * kRowOfB;
+      const bool wraps = s + 1 == part.last, ends = wraps && k + n == part.inner;
+      Later next = ends ? part.later[0] : Later{wraps ? b_of(part.first, k + n) : b_of(s + 1, k), n * kRowOfB};
       if (ends) fetch(part.later[1].from, part.later[1].bytes);
-      const Index squares = (part.rows + 2 * kTile - 1) / (2 * kTile);
       const Index each = (next.bytes * kTile / (squares * n) + 63) / 64 * 64;
       for (Index row = 0; row < part.rows; row += 2 * kTile) {
         const Index rows = least(2 * kTile, part.rows - row);

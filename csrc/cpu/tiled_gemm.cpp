@@ -100,7 +100,7 @@ std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t 
 // One stream is fetched ahead by hardware too; some CPUs read faster at several places, and others at half the rate. With more
 // rows, the sums of fewer streams go to the cache and back less often. Rows of one tile that take as long as memory does gain most
 // by prefetches into L1; where there are more tiles, their prefetches go to both caches, and there is no level to choose. Nor is
-// there by AMX, whose tiles take two strips at a time.
+// there with AMX: its tiles read two strips at a time and prefetch into L2.
 Streams read_streams(Device& device, Isa isa, std::int64_t rows) {
   if (isa == Isa::amx) return {.count = 2};
   const GemmKernels* const table = choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;

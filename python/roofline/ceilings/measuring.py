@@ -42,7 +42,7 @@ STANDARD_PROBLEMS = "kernels on standard problems"
 # Those with a larger leave-one-out residual are timed again, up to this share of them and of a time limit: a guest's memory and
 # cores change for seconds.
 MOST_RESIDUAL, MOST_AGAIN, AGAIN_TIME = 0.15, 0.1, 0.06
-# The few of a report are all timed again, until this share of a time limit: the rest is for those that have no time yet.
+# A report times all its standard problems again until this share of the time limit is used; the rest is kept for first timings.
 ALL_AGAIN_TIME = 0.75
 # A core runs its widest instructions at a clock of their own, which it takes up after some tenths of a second.
 WARM_S = 0.3
