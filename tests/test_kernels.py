@@ -159,6 +159,16 @@ def test_rows_that_threads_pack_some_at_a_time_are_exact() -> None:
     np.testing.assert_array_equal(found, np.rint(given["a"].astype(np.float64) @ given["b"].astype(np.float64)))
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])
+def test_threads_that_get_no_rows_are_idle(dtype: str, threads: int) -> None:
+    """A register tile has up to 32 rows: threads cannot share so few columns, nor so few rows."""
+    if threads > open_device("cpu").facts["usable_cores"]:
+        pytest.skip(f"{threads} threads are more than this process may use")
+    for rows, columns in ((32, 109), (33, 32), (40, 16), (65, 128), (96, 33)):
+        run_and_check("cpu", Matmul(rows=rows, columns=columns, inner=256, dtype=dtype), "tiled", threads=threads)
+
+
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
 def test_steps_of_an_ffn_repeat(activation: str) -> None:
     """Each may run several times in a row, as when it is timed alone."""

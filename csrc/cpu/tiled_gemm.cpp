@@ -176,16 +176,17 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   std::int64_t row_parts = few ? 1 : std::clamp(parts_of(wanted, most_parts), least_rows, most_rows);
   if (row_parts > device.threads())
     row_parts = std::min(parts_of(row_parts, device.threads()) * device.threads(), parts_of(turn_most, tile_rows));
-  // Panels that another core packed arrive slowly: few strips are split by rows where every thread gets half a tile of them.
-  if (row_parts * most_parts < device.threads() && turn_most >= device.threads() * tile_rows / 2 && !few)
-    row_parts = device.threads();
+  // Panels that another core packed arrive slowly: few strips are split by rows where every thread gets half a tile of them, or a
+  // whole one where parts are of whole tiles.
+  const std::int64_t row_multiple = table->panel_multiple > 1 ? tile_rows : 1;  // of a part
+  const bool splits = turn_most >= device.threads() * tile_rows / 2 && parts_of(turn_most, row_multiple) >= device.threads();
+  if (row_parts * most_parts < device.threads() && splits && !few) row_parts = device.threads();
   if (row_parts * most_parts < device.threads()) most_parts = std::min<std::int64_t>(strips, device.threads());
   if (row_parts * most_parts < device.threads() && !few)
     row_parts = std::min<std::int64_t>(device.threads(), parts_of(turn_most, tile_rows));
   // Threads in groups share rows, so that what they pack and what they write for the next product stays in their caches.
   const std::int64_t groups = problem.unpack ? 1 : std::gcd(row_parts, device.threads()), group_rows = row_parts / groups;
   const std::int64_t column_parts = std::min(std::max(parts_of(strips, most_strips), parts_of(wanted, row_parts)), most_parts);
-  const std::int64_t row_multiple = table->panel_multiple > 1 ? tile_rows : 1;  // of a part
   const std::int64_t part_rows = parts_of(parts_of(turn_most, row_multiple), row_parts) * row_multiple;
   plan.row_block = std::min(turn_most, part_rows);
   plan.column_block = std::min(columns, parts_of(strips, column_parts) * table->width);
@@ -264,6 +265,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
         const std::int64_t group = item / (group_rows * column_parts);      // one of each turn after the other
         const std::int64_t row_part = group / together * group_rows + item % group_rows;
         auto [part, row] = part_of(worker, i + group % together, row_part);
+        if (part.rows == 0) return;  // a last turn may be of fewer tiles than parts
         if (few && widened) {
           float* const to = wide + worker * wide_bytes / 4;
           const std::int64_t left = std::exchange(prepared[worker].widened, true) ? 0 : rows;
