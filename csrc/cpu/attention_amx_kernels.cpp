@@ -1,6 +1,7 @@
-// Attention of bf16 by the tiles of AMX: S = K Qᵀ and Oᵀ += Vᵀ P, 32 x 32 of them in four tiles. K and V are gathered as tiles: [16 keys]
-// [16 words of head_dim] one after the other, [16 columns][16 pairs of keys] likewise; what is beyond the last is 0. Q and P are rows of
-// words with the queries side by side, which is how a tile of them is loaded.
+// Attention of bf16 by the tiles of AMX, 32 x 32 results in four of them: S = K Qᵀ, then O += P V for few queries of many columns, whose
+// K and V are read where they lie, and Oᵀ += Vᵀ P for others, whose K and V are gathered as tiles: [16 keys][16 words of head_dim] one
+// after the other, [16 columns][16 pairs of keys] likewise; what is beyond the last is 0. Q is rows of words with the queries side by
+// side, and so is P until it is transposed.
 #include "cpu/amx_tiles.h"
 #include "cpu/attention_words.h"
 
@@ -16,51 +17,66 @@ constexpr Index kRow = 4 * Vectors * kLanes;
 template <int Vectors>
 constexpr Index kScoresRow = 4 * kPitch<Vectors>;
 
-// 16 or 32 rows x 16 or 32 columns of c = or += the product of `steps` tiles. a: tiles one after the other, those of the second rows at
-// `other`; b and c: rows b_row and c_row bytes apart.
-template <bool Rows, bool Columns, bool Add>
-ROOFLINE_INLINE void square(const float* a, const float* other, const float* b, Index b_row, Index steps, float* c, Index c_row) {
-  float* const below = c + kTile * c_row / 4;
-  if constexpr (Add) {
-    _tile_loadd(0, c, c_row);
-    if constexpr (Columns) _tile_loadd(1, c + kTile, c_row);
-    if constexpr (Rows) _tile_loadd(2, below, c_row);
-    if constexpr (Rows && Columns) _tile_loadd(3, below + kTile, c_row);
-  } else {
+// Tiles of an operand, `step` words apart along the product, and the ones beside them at `other`; their rows are `row` bytes apart.
+struct Operand {
+  const float *at, *other;
+  Index row, step;
+};
+
+// Tiles 0 to 3 are 16 or 32 rows x 16 or 32 columns of c, whose rows are `row` bytes apart.
+template <bool Rows, bool Columns>
+struct Square {
+  ROOFLINE_INLINE void clear() {
     _tile_zero(0);
     if constexpr (Columns) _tile_zero(1);
     if constexpr (Rows) _tile_zero(2);
     if constexpr (Rows && Columns) _tile_zero(3);
   }
-  for (Index step = 0; step < steps; ++step) {
-    const float* const from = b + step * kTile * b_row / 4;
-    _tile_loadd(4, a + step * kTileWords, kTileBytes);
-    _tile_loadd(6, from, b_row);
-    _tile_dpbf16ps(0, 4, 6);
-    if constexpr (Columns) {
-      _tile_loadd(7, from + kTile, b_row);
-      _tile_dpbf16ps(1, 4, 7);
-    }
-    if constexpr (Rows) {
-      _tile_loadd(5, other + step * kTileWords, kTileBytes);
-      _tile_dpbf16ps(2, 5, 6);
-      if constexpr (Columns) _tile_dpbf16ps(3, 5, 7);
+  ROOFLINE_INLINE void load(const float* c, Index row) {
+    const float* const below = c + kTile * row / 4;
+    _tile_loadd(0, c, row);
+    if constexpr (Columns) _tile_loadd(1, c + kTile, row);
+    if constexpr (Rows) _tile_loadd(2, below, row);
+    if constexpr (Rows && Columns) _tile_loadd(3, below + kTile, row);
+  }
+  // Adds the product of `steps` tiles; between(step) runs beside them.
+  template <class F>
+  ROOFLINE_INLINE void add(const Operand& a, const Operand& b, Index steps, const F& between) {
+    for (Index step = 0; step < steps; ++step) {
+      _tile_loadd(4, a.at + step * a.step, a.row);
+      _tile_loadd(6, b.at + step * b.step, b.row);
+      _tile_dpbf16ps(0, 4, 6);
+      if constexpr (Columns) {
+        _tile_loadd(7, b.other + step * b.step, b.row);
+        _tile_dpbf16ps(1, 4, 7);
+      }
+      if constexpr (Rows) {
+        _tile_loadd(5, a.other + step * a.step, a.row);
+        _tile_dpbf16ps(2, 5, 6);
+        if constexpr (Columns) _tile_dpbf16ps(3, 5, 7);
+      }
+      between(step);
     }
   }
-  _tile_stored(0, c, c_row);
-  if constexpr (Columns) _tile_stored(1, c + kTile, c_row);
-  if constexpr (Rows) _tile_stored(2, below, c_row);
-  if constexpr (Rows && Columns) _tile_stored(3, below + kTile, c_row);
-}
+  ROOFLINE_INLINE void store(float* c, Index row) {
+    float* const below = c + kTile * row / 4;
+    _tile_stored(0, c, row);
+    if constexpr (Columns) _tile_stored(1, c + kTile, row);
+    if constexpr (Rows) _tile_stored(2, below, row);
+    if constexpr (Rows && Columns) _tile_stored(3, below + kTile, row);
+  }
+};
+constexpr auto kNothing = [](Index) __attribute__((always_inline)) {};
 
-// A strip of c, `Vectors` tiles wide.
+// A strip of c of `Vectors` tiles side by side.
 template <int Vectors, bool Rows, bool Add>
-ROOFLINE_INLINE void strip(const float* a, const float* other, const float* b, Index b_row, Index steps, float* c, Index c_row) {
-  if constexpr (Vectors == 1)
-    square<Rows, false, Add>(a, other, b, b_row, steps, c, c_row);
-  else
-    for (Index column = 0; column < Vectors * kTile; column += 2 * kTile)
-      square<Rows, true, Add>(a, other, b + column, b_row, steps, c + column, c_row);
+ROOFLINE_INLINE void strip(const Operand& a, Operand b, Index steps, float* c, Index row) {
+  using Tiles = Square<Rows, (Vectors > 1)>;
+  for (Index column = 0; column < Vectors * kTile; column += 2 * kTile, b.at += 2 * kTile, b.other += 2 * kTile) {
+    Add ? Tiles::load(c + column, row) : Tiles::clear();
+    Tiles::add(a, b, steps, kNothing);
+    Tiles::store(c + column, row);
+  }
 }
 
 // to[rows][pitch] = (from[2 kLanes][width] scale)ᵀ.
@@ -118,7 +134,8 @@ struct InLanes {
   }
 };
 
-struct TileProducts : WordProducts, InLanes {
+// What both share: K is gathered, and the softmax meets scores with the queries side by side.
+struct KeyTiles : WordProducts {
   static constexpr Index kColumns = kTile, kKeyStep = kKeys;
   static constexpr bool kTrims = false;  // its tiles are two vectors wide
   static constexpr bool kBegins = false;
@@ -142,46 +159,25 @@ struct TileProducts : WordProducts, InLanes {
       for (; word < words; word += kTile) store(tiles + word * kTile, i < n ? some_words(block, begin + i, 2 * word) : zero());
     }
   }
-  static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
-    const Index columns = block.value_dim, pitch = value_pitch(block, n);
+  // f(group, rows) for each kKeys values, whose rows past the last are null.
+  template <class F>
+  ROOFLINE_INLINE void for_values(const AttentionBlock& block, Index begin, Index n, const F& f) {
     for (Index i = 0; i < n; i += kKeys) {
       const Bf16* rows[kKeys];
-      for (Index key = 0; key < kKeys; ++key) rows[key] = i + key < n ? row_of(block.v, columns, block, begin + i + key) : nullptr;
-      const auto put_tile = [&](Vec (&words)[kTile], Index d) __attribute__((always_inline)) {
-        transpose(words);
-        float* const tile = to + d / kTile * pitch + i / kKeys * kTileWords;
-#pragma GCC unroll 16
-        for (int column = 0; column < kTile; ++column) store(tile + column * kTile, words[column]);
-      };
-      Index d = 0;
-      for (; i + kKeys <= n && d + 2 * kTile <= columns; d += 2 * kTile) {
-        Vec words[2][kTile];
-#pragma GCC unroll 16
-        for (int pair = 0; pair < kTile; ++pair)
-          pair_32(_mm512_loadu_si512(rows[2 * pair] + d), _mm512_loadu_si512(rows[2 * pair + 1] + d), words[0][pair],
-                  words[1][pair]);
-        put_tile(words[0], d);
-        put_tile(words[1], d + kTile);
-      }
-      for (; d < columns; d += kTile) {
-        Vec words[kTile];
-#pragma GCC unroll 16
-        for (int pair = 0; pair < kTile; ++pair) words[pair] = row_pair(rows[2 * pair], rows[2 * pair + 1], d, columns);
-        put_tile(words, d);
-      }
+      for (Index key = 0; key < kKeys; ++key)
+        rows[key] = i + key < n ? row_of(block.v, block.value_dim, block, begin + i + key) : nullptr;
+      f(i / kKeys, rows);
     }
   }
-  // From the tiles of 16 columns to those of the next.
-  static Index value_pitch(const AttentionBlock&, Index n) { return round_up(n, kKeys) / kKeys * kTileWords; }
   static Index value_plane(const AttentionBlock&, Index) { return 0; }
-  static Index value_offset(const AttentionBlock&, Index lead) { return lead / kKeys * kTileWords; }
 
   template <int Vectors>
   static void begin(const Chunk& chunk, const Keys& keys, float* s) {
     barrier();
     for (Index key = 0; key < keys.n; key += kKeys) {
       const float* const k = keys.k + key * keys.key_words;
-      strip<Vectors, true, false>(k, k + kTile * keys.key_words, chunk.q, kRow<Vectors>, keys.key_words / kTile,
+      strip<Vectors, true, false>({k, k + kTile * keys.key_words, kTileBytes, kTileWords},
+                                 {chunk.q, chunk.q + kTile, kRow<Vectors>, kTile * kRow<Vectors> / 4}, keys.key_words / kTile,
                                  s + key * kPitch<Vectors>, kScoresRow<Vectors>);
     }
     barrier();
@@ -197,31 +193,206 @@ struct TileProducts : WordProducts, InLanes {
   static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
     weigh_words<Vectors, First>(chunk, keys, from, round_up(to, kKeys), s);
   }
+};
+
+// Oᵀ += Vᵀ P: V is transposed in tiles, once for all chunks.
+struct LaneProducts : KeyTiles, InLanes {
+  static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
+    const Index columns = block.value_dim, pitch = value_pitch(block, n);
+    for_values(block, begin, n, [&](Index group, const Bf16* const (&rows)[kKeys]) {
+      const auto put_tile = [&](Vec (&words)[kTile], Index d) __attribute__((always_inline)) {
+        transpose(words);
+        float* const tile = to + d / kTile * pitch + group * kTileWords;
+#pragma GCC unroll 16
+        for (int column = 0; column < kTile; ++column) store(tile + column * kTile, words[column]);
+      };
+      Index d = 0;
+      for (; rows[kKeys - 1] && d + 2 * kTile <= columns; d += 2 * kTile) {
+        Vec words[2][kTile];
+#pragma GCC unroll 16
+        for (int pair = 0; pair < kTile; ++pair)
+          pair_32(_mm512_loadu_si512(rows[2 * pair] + d), _mm512_loadu_si512(rows[2 * pair + 1] + d), words[0][pair],
+                  words[1][pair]);
+        put_tile(words[0], d);
+        put_tile(words[1], d + kTile);
+      }
+      for (; d < columns; d += kTile) {
+        Vec words[kTile];
+#pragma GCC unroll 16
+        for (int pair = 0; pair < kTile; ++pair) words[pair] = row_pair(rows[2 * pair], rows[2 * pair + 1], d, columns);
+        put_tile(words, d);
+      }
+    });
+  }
+  // From the tiles of 16 columns to those of the next.
+  static Index value_pitch(const AttentionBlock&, Index n) { return round_up(n, kKeys) / kKeys * kTileWords; }
+  static Index value_offset(const AttentionBlock&, Index lead) { return lead / kKeys * kTileWords; }
+
   template <int Vectors>
   static void values(const Chunk& chunk, const Keys& keys, const float* p) {
     const Index steps = round_up(keys.n, kKeys) / kKeys;
+    const Operand weights = {p, p + kTile, kScoresRow<Vectors>, kTile * kPitch<Vectors>};
     barrier();
     for (Index d = 0; d < keys.value_dim; d += 2 * kTile) {
       const float* const v = keys.v + d / kTile * keys.value_pitch;
+      const Operand values = {v, v + keys.value_pitch, kTileBytes, kTileWords};
       float* const out = chunk.out + d * Vectors * kTile;
       if (keys.value_dim - d > kTile)
-        strip<Vectors, true, true>(v, v + keys.value_pitch, p, kScoresRow<Vectors>, steps, out, kRow<Vectors>);
+        strip<Vectors, true, true>(values, weights, steps, out, kRow<Vectors>);
       else
-        strip<Vectors, false, true>(v, nullptr, p, kScoresRow<Vectors>, steps, out, kRow<Vectors>);
+        strip<Vectors, false, true>(values, weights, steps, out, kRow<Vectors>);
     }
     barrier();
   }
 };
 
+// O += P V: K and V are read where they lie. P is transposed, and V only paired, 32 columns at a time.
+struct RowProducts : KeyTiles, InRows {
+  static constexpr Index kMostColumns = 1024, kMostKeys = 256;
+
+  // Whether K and V lie in whole tiles, of so many columns that it pays: each chunk of queries reads and pairs V anew.
+  static bool takes(const AttentionBlock& block) {
+    const bool whole = (block.head_dim | block.rope_dim | block.value_dim) % kKeys == 0;
+    const bool in_pages =  // no tile lies in two of them
+        block.page_size % kTile == 0 && block.first % kTile == 0 && block.window >= block.seq_kv;
+    return whole && 4 * block.rows <= block.value_dim && block.head_dim + block.rope_dim <= kMostColumns &&
+           block.value_dim <= kMostColumns && block.kv_block <= kMostKeys && (!block.pages || in_pages);
+  }
+
+  static void gather_keys(const AttentionBlock&, Index, Index, float*, Index) {}
+  static void gather_values(const AttentionBlock&, Index, Index, float*) {}
+  static Index value_pitch(const AttentionBlock&, Index) { return 0; }
+  static Index value_offset(const AttentionBlock&, Index) { return 0; }
+
+  static const Bf16* row_or_zeros(const void* all, Index columns, const Keys& keys, Index key) {
+    static constexpr Bf16 kZeroRow[kMostColumns] = {};
+    return key < keys.n ? row_of(all, columns, *keys.block, keys.begin + key) : kZeroRow;
+  }
+
+  // What the first chunk prefetches while tiles are multiplied: line by line some rows of the keys that come after these.
+  struct Next {
+    const Bf16* at;
+    Index columns, rows;
+    ROOFLINE_INLINE void fetch(const Next& next, Index line) {
+      for (Index i = 0; i < next.rows; ++i) __builtin_prefetch(next.at + i * next.columns + line * kKeys, 0, 2);
+    }
+  };
+  ROOFLINE_INLINE Next next_rows(const Chunk& chunk, const Keys& keys, const void* all, Index columns, Index first, Index rows) {
+    if (chunk.first > 0 || keys.block->pages) return {nullptr, 0, 0};
+    return {static_cast<const Bf16*>(all) + (keys.begin + keys.n + first) * columns, columns, rows};
+  }
+  // Of each kKeys rows those that are prefetched with products of K; the rest follows with those of V.
+  ROOFLINE_INLINE Index with_keys(const AttentionBlock& block) { return block.k == block.v ? kKeys / 2 : kKeys; }
+
+  template <int Vectors>
+  static void begin(const Chunk& chunk, const Keys& keys, float* s) {
+    const AttentionBlock& block = *keys.block;
+    constexpr Index kStep = kTile * kRow<Vectors> / 4;  // of Q
+    const Index whole = keys.n / kTile * kTile;
+    alignas(64) Bf16 rest[kTile * kMostColumns];  // the keys that fill no tile: their rows, then those of rope
+    const auto copy = [&](const void* all, Index columns, Bf16* to) {
+      for (Index i = 0; i < kTile; ++i) {
+        const Bf16* const row = row_or_zeros(all, columns, keys, whole + i);
+        for (Index d = 0; d < columns; d += kKeys) _mm512_store_si512(to + i * columns + d, _mm512_loadu_si512(row + d));
+      }
+    };
+    if (whole < keys.n) copy(block.k, block.head_dim, rest);
+    if (whole < keys.n && block.rope_dim > 0) copy(block.rope, block.rope_dim, rest + kTile * block.head_dim);
+    const auto tile_at = [&](const void* all, Index columns, Index key, const Bf16* copied) {
+      return reinterpret_cast<const float*>(key < whole ? row_of(all, columns, block, keys.begin + key) : copied);
+    };
+    const auto products = [&](auto both, Index key) __attribute__((always_inline)) {
+      using Tiles = Square<both, (Vectors > 1)>;
+      const auto add_columns = [&](const void* all, Index columns, const Bf16* copied, const float* q, const Next& next) {
+        const float *const one = tile_at(all, columns, key, copied), *const other = tile_at(all, columns, key + kTile, copied);
+        Tiles::add({one, other, 2 * columns, kTile}, {q, q + kTile, kRow<Vectors>, kStep}, columns / kKeys,
+                   [&](Index line) __attribute__((always_inline)) { Next::fetch(next, line); });
+      };
+      for (Index column = 0; column < Vectors * kTile; column += 2 * kTile) {
+        const auto next_of = [&](const void* all, Index columns, Index rows) {
+          return next_rows(chunk, keys, all, columns, key, column == 0 ? rows : 0);
+        };
+        const float* const q = chunk.q + column;
+        Tiles::clear();
+        add_columns(block.k, block.head_dim, rest, q, next_of(block.k, block.head_dim, with_keys(block)));
+        if (block.rope_dim > 0)
+          add_columns(block.rope, block.rope_dim, rest + kTile * block.head_dim, q + block.head_dim / kKeys * kStep,
+                      next_of(block.rope, block.rope_dim, kKeys));
+        Tiles::store(s + key * kPitch<Vectors> + column, kScoresRow<Vectors>);
+      }
+    };
+    barrier();
+    for (Index key = 0; key < keys.n; key += kKeys)
+      key + kTile < keys.n ? products(std::true_type{}, key) : products(std::false_type{}, key);
+    barrier();
+  }
+
+  template <int Vectors>
+  static void transpose_weights(float* p, Index steps) {
+    for (Index step = 0; step < steps; ++step)
+      for (Index lane = 0; lane < Vectors * kTile; lane += kTile) {
+        float* const tile = p + step * kTile * kPitch<Vectors> + lane;
+        Vec words[kTile];
+#pragma GCC unroll 16
+        for (int i = 0; i < kTile; ++i) words[i] = load(tile + i * kPitch<Vectors>);
+        transpose(words);
+#pragma GCC unroll 16
+        for (int i = 0; i < kTile; ++i) store(tile + i * kPitch<Vectors>, words[i]);
+      }
+  }
+
+  template <int Vectors>
+  static void values(const Chunk& chunk, const Keys& keys, float* p) {
+    using Tiles = Square<(Vectors > 1), true>;
+    const AttentionBlock& block = *keys.block;
+    const Index steps = round_up(keys.n, kKeys) / kKeys, columns = keys.value_dim, fetched = with_keys(block) % kKeys;
+    const Bf16* rows[kMostKeys];
+    for (Index key = 0; key < steps * kKeys; ++key) rows[key] = row_or_zeros(block.v, columns, keys, key);
+    alignas(64) float paired[2][kMostKeys * kTile];  // of these columns, and of the next
+    const auto pair = [&](Index d, Index step) __attribute__((always_inline)) {
+      float* const to = paired[d / kKeys % 2] + step * 2 * kTileWords;
+      const Bf16* const* const from = rows + step * kKeys;
+#pragma GCC unroll 16
+      for (Index i = 0; i < kTile; ++i)
+        pair_32(_mm512_loadu_si512(from[2 * i] + d), _mm512_loadu_si512(from[2 * i + 1] + d), to + i * 2 * kTile);
+    };
+    transpose_weights<Vectors>(p, steps);
+    for (Index step = 0; step < steps; ++step) pair(0, step);
+    barrier();
+    for (Index d = 0; d < columns; d += kKeys) {
+      const float* const v = paired[d / kKeys % 2];
+      const auto beside = [&](Index step) __attribute__((always_inline)) {
+        Next::fetch(next_rows(chunk, keys, block.v, columns, step * kKeys + fetched, kKeys - fetched), d / kKeys);
+        if (d + kKeys < columns) pair(d + kKeys, step);
+      };
+      for (Index row = 0; row < Vectors * kTile; row += 2 * kTile) {
+        const Operand weights = {p + row, p + row + kTile, kScoresRow<Vectors>, kTile * kPitch<Vectors>};
+        const Operand values = {v, v + kTile, 2 * kTileBytes, 2 * kTileWords};
+        float* const out = chunk.out + row * columns + d;
+        Tiles::load(out, 4 * columns);
+        row == 0 ? Tiles::add(weights, values, steps, beside) : Tiles::add(weights, values, steps, kNothing);
+        Tiles::store(out, 4 * columns);
+      }
+      barrier();
+    }
+  }
+};
+
 void tiled_by_amx(const AttentionBlock& block) {
+  AttentionBlock own = block;
   configure(kTile, kTile);
-  tiled<Bf16, TileProducts>(block);
+  if (RowProducts::takes(block)) {
+    own.key_panel = own.value_panel = false;
+    tiled<Bf16, RowProducts>(own);
+  } else {
+    tiled<Bf16, LaneProducts>(block);
+  }
   _tile_release();
 }
 
 }  // namespace
 
 extern const AttentionTiledKernels ROOFLINE_TABLE(attention) = {
-    kLanes, kTile, kWidth, TileProducts::kNumbers, TileProducts::kColumns, {nullptr, tiled_by_amx, nullptr}, 4, TileProducts::kTrims};
+    kLanes, kTile, kWidth, KeyTiles::kNumbers, KeyTiles::kColumns, {nullptr, tiled_by_amx, nullptr}, 4, KeyTiles::kTrims};
 
 }  // namespace roofline::cpu

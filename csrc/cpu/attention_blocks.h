@@ -268,7 +268,7 @@ void tiled(const AttentionBlock& block) {
       const Index first_value = shared || !block.value_panel ? lead * value_pitch : Products::value_offset(block, lead);
       Keys keys = {k + lead * key_words, rope, v + first_value, key_words, rope_words, block.value_dim, value_pitch, value_plane,
                    begin + lead, n, {}, begin + lead <= chunk.start, chunk.full < begin + lead + n || chunk.late > begin + lead,
-                   static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap), {}, {}};
+                   static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap), {}, {}, &block};
       if (c == 0) keys.with_scores[0] = with_scores, keys.with_values[0] = with_values;
       if (c == 0 && rope_words) keys.with_scores[2] = next_of(block.rope, block.rope_dim);
       if (ends && c == count - 1) keys.with_scores[1] = results, keys.with_values[1] = queries;

@@ -47,6 +47,7 @@ struct Keys {
   // gathered. With values: the next block's keys. While the last chunk meets its last keys, it prefetches where the results go, and
   // the queries that the thread meets next.
   Ahead with_scores[3], with_values[2];
+  const AttentionBlock* block;
 };
 
 alignas(64) constexpr Number kZeros[kWidth] = {};

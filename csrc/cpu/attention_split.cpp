@@ -33,6 +33,7 @@ constexpr std::int64_t kMostQueries = 8;
 constexpr std::int64_t kLeastWordRows = 12;  // of words: that fill enough of a vector's lanes
 constexpr std::int64_t kLeastRows = 5;       // of queries that lie in rows, where no kernel of whole rows takes them
 constexpr std::int64_t kLeastSharing = 3;    // the same where V is K
+constexpr std::int64_t kLeastInTiles = 6;    // of AMX, where V is K
 
 // How a thread reads its range of keys: in how many address streams, how far ahead it prefetches, and into L1 or L2. The quickest
 // way differs between CPUs: on Zen 3 eight streams without prefetches, on Zen 4 two or four with prefetches into L2, on Zen 5 two
@@ -135,7 +136,8 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const bool pages = task.pages != nullptr;
   const bool in_rows = lanes_table->in_rows && lanes_table->in_rows(most_rows, head_dim, rope_dim, head_dim, pages);
   const bool shares = task.k == task.v;
-  const std::int64_t least_words = !in_rows ? kLeastWordRows : shares ? kLeastSharing : kLeastRows;
+  const std::int64_t least_in_words = lanes_table->columns > 1 && shares ? kLeastInTiles : kLeastWordRows;
+  const std::int64_t least_words = !in_rows ? least_in_words : shares ? kLeastSharing : kLeastRows;
   const std::int64_t lanes = lanes_table->lanes;
   // Tiles of one vector load about as much as they multiply: that pays where it is dear to widen numbers again for a few rows.
   const std::int64_t vectors = cache == Cached::fp8_e4m3 ? 1 : 2;

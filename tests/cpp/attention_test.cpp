@@ -275,6 +275,20 @@ TEST_P(AttentionTiledTest, FewQueriesOfWideKeys) {
     }
 }
 
+// Which AMX reads where they lie: rows of 32 columns and their multiples, in pages of 16 keys and more.
+TEST_P(AttentionTiledTest, FewQueriesOfWholeTiles) {
+  for (const std::int64_t rows : {1, 16, 17, 33, 64})
+    for (const std::int64_t keys : {15, 32, 61, 150})
+      for (const std::int64_t page : {0, 16, 24, 32}) {
+        check(table(), {.group = rows, .seq_q = 1, .seq_kv = keys, .head_dim = 64, .kv_block = 64, .growth = 0.01, .rope_dim = 32,
+                        .value_dim = 256, .page_size = page});
+        check(table(), {.group = rows, .seq_q = 1, .seq_kv = keys, .head_dim = 512, .rope_dim = 64, .value_dim = 512,
+                        .page_size = page, .ranges = 3});
+        check(table(), {.group = (rows + 2) / 3, .seq_q = 3, .seq_kv = keys, .head_dim = 32, .causal = true, .kv_block = 64,
+                        .value_dim = 288, .window = 20, .page_size = page, .sinks = true, .softcap = 3});
+      }
+}
+
 TEST_P(AttentionTiledTest, Pages) {
   for (const std::int64_t page : {1, 3, 16, 64, 1000}) {
     check(table(), {.group = 2, .seq_q = 40, .seq_kv = 133, .head_dim = 13, .causal = true, .kv_block = 48, .page_size = page});
