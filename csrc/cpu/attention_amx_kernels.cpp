@@ -1,120 +1,30 @@
-// Attention of bf16 by the tiles of AMX, 32 x 32 results in four of them: S = K Qᵀ, then O += P V for few queries of many columns, whose
-// K and V are read where they lie, and Oᵀ += Vᵀ P for others, whose K and V are gathered as tiles: [16 keys][16 words of head_dim] one
-// after the other, [16 columns][16 pairs of keys] likewise; what is beyond the last is 0. Q is rows of words with the queries side by
-// side, and so is P until it is transposed.
-#include "cpu/amx_tiles.h"
+// Attention of bf16 by the tiles of AMX, 32 x 32 results in four of them: S = K Qᵀ, then O += P V for few queries of many
+// columns, whose K and V are read where they lie, and Oᵀ += Vᵀ P for others, whose K and V are gathered as tiles: [16 keys]
+// [16 words of head_dim] one after the other, [16 columns][16 pairs of keys] likewise; what is beyond the last is 0. Q is rows of
+// words with the queries side by side, and so is P until it is transposed.
+#include "cpu/amx_products.h"
 #include "cpu/attention_words.h"
 
 namespace roofline::cpu {
 namespace {
 
-constexpr Index kTileWords = kTile * kTile;
-constexpr Index kKeys = 2 * kTile;  // of a tile of V, and of two of K
-constexpr Index kAhead = 4096;      // elements by which prefetches lead the gathering of keys
+constexpr Index kKeys = kPairedRows;  // of a tile of V, and of two of K
+constexpr Index kAhead = 4096;        // elements by which prefetches lead the gathering of keys
 // Bytes from a row of Q, or results, to the next, and from one of scores, or weights.
 template <int Vectors>
 constexpr Index kRow = 4 * Vectors * kLanes;
 template <int Vectors>
 constexpr Index kScoresRow = 4 * kPitch<Vectors>;
 
-// Tiles of an operand, `step` words apart along the product, and the ones beside them at `other`; their rows are `row` bytes apart.
-struct Operand {
-  const float *at, *other;
-  Index row, step;
-};
-
-// Tiles 0 to 3 are 16 or 32 rows x 16 or 32 columns of c, whose rows are `row` bytes apart.
-template <bool Rows, bool Columns>
-struct Square {
-  ROOFLINE_INLINE void clear() {
-    _tile_zero(0);
-    if constexpr (Columns) _tile_zero(1);
-    if constexpr (Rows) _tile_zero(2);
-    if constexpr (Rows && Columns) _tile_zero(3);
-  }
-  ROOFLINE_INLINE void load(const float* c, Index row) {
-    const float* const below = c + kTile * row / 4;
-    _tile_loadd(0, c, row);
-    if constexpr (Columns) _tile_loadd(1, c + kTile, row);
-    if constexpr (Rows) _tile_loadd(2, below, row);
-    if constexpr (Rows && Columns) _tile_loadd(3, below + kTile, row);
-  }
-  // Adds the product of `steps` tiles; between(step) runs beside them.
-  template <class F>
-  ROOFLINE_INLINE void add(const Operand& a, const Operand& b, Index steps, const F& between) {
-    for (Index step = 0; step < steps; ++step) {
-      _tile_loadd(4, a.at + step * a.step, a.row);
-      _tile_loadd(6, b.at + step * b.step, b.row);
-      _tile_dpbf16ps(0, 4, 6);
-      if constexpr (Columns) {
-        _tile_loadd(7, b.other + step * b.step, b.row);
-        _tile_dpbf16ps(1, 4, 7);
-      }
-      if constexpr (Rows) {
-        _tile_loadd(5, a.other + step * a.step, a.row);
-        _tile_dpbf16ps(2, 5, 6);
-        if constexpr (Columns) _tile_dpbf16ps(3, 5, 7);
-      }
-      between(step);
-    }
-  }
-  ROOFLINE_INLINE void store(float* c, Index row) {
-    float* const below = c + kTile * row / 4;
-    _tile_stored(0, c, row);
-    if constexpr (Columns) _tile_stored(1, c + kTile, row);
-    if constexpr (Rows) _tile_stored(2, below, row);
-    if constexpr (Rows && Columns) _tile_stored(3, below + kTile, row);
-  }
-};
-constexpr auto kNothing = [](Index) __attribute__((always_inline)) {};
-
 // A strip of c of `Vectors` tiles side by side.
 template <int Vectors, bool Rows, bool Add>
-ROOFLINE_INLINE void strip(const Operand& a, Operand b, Index steps, float* c, Index row) {
+ROOFLINE_INLINE void strip(const TileOperand& a, TileOperand b, Index steps, float* c, Index row) {
   using Tiles = Square<Rows, (Vectors > 1)>;
   for (Index column = 0; column < Vectors * kTile; column += 2 * kTile, b.at += 2 * kTile, b.other += 2 * kTile) {
     Add ? Tiles::load(c + column, row) : Tiles::clear();
     Tiles::add(a, b, steps, kNothing);
     Tiles::store(c + column, row);
   }
-}
-
-// to[rows][pitch] = (from[2 kLanes][width] scale)ᵀ.
-template <class Whole>
-ROOFLINE_INLINE void transpose_to_pairs(Whole whole, const float* from, Index width, Vec scale, Bf16* to, Index rows, Index pitch) {
-  Vec square[kLanes];
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    alignas(Vec) Bf16 words[2 * kLanes];
-    narrow_pairs<false>(words, mul(load(from + 2 * i * width), scale), mul(load(from + (2 * i + 1) * width), scale));
-    square[i] = load(reinterpret_cast<const float*>(words));
-  }
-  transpose(square);
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i)
-    if (whole || i < rows) store(reinterpret_cast<float*>(to + i * pitch), square[i]);
-}
-
-// to[rows][columns] = (from[columns][width] scale)ᵀ, of at most kLanes rows.
-template <class T>
-void transpose_scaled_back(const Number* from, Index columns, Index width, Vec scale, T* to, Index rows) {
-  for_rows(rows, [&](auto whole) __attribute__((always_inline)) {
-    Index d = 0;
-    if constexpr (kInPairs<T>)
-      for (; d + 2 * kLanes <= columns; d += 2 * kLanes)
-        transpose_to_pairs(whole, from + d * width, width, scale, to + d, rows, columns);
-    const auto square_of = [&](int some) __attribute__((always_inline)) {
-      Vec square[kLanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) square[i] = i < some ? mul(load(from + (d + i) * width), scale) : zero();
-      transpose(square);
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i)
-        if (whole || i < rows) put(to + i * columns + d, some, square[i]);
-    };
-    for (; d + kLanes <= columns; d += kLanes) square_of(kLanes);
-    if (d < columns) square_of(static_cast<int>(columns - d));
-  });
 }
 
 // Results with the queries in lanes: chunk.out [value_dim, width].
@@ -200,27 +110,15 @@ struct LaneProducts : KeyTiles, InLanes {
   static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
     const Index columns = block.value_dim, pitch = value_pitch(block, n);
     for_values(block, begin, n, [&](Index group, const Bf16* const (&rows)[kKeys]) {
-      const auto put_tile = [&](Vec (&words)[kTile], Index d) __attribute__((always_inline)) {
-        transpose(words);
-        float* const tile = to + d / kTile * pitch + group * kTileWords;
-#pragma GCC unroll 16
-        for (int column = 0; column < kTile; ++column) store(tile + column * kTile, words[column]);
-      };
+      float* const tiles = to + group * kTileWords;
       Index d = 0;
-      for (; rows[kKeys - 1] && d + 2 * kTile <= columns; d += 2 * kTile) {
-        Vec words[2][kTile];
-#pragma GCC unroll 16
-        for (int pair = 0; pair < kTile; ++pair)
-          pair_32(_mm512_loadu_si512(rows[2 * pair] + d), _mm512_loadu_si512(rows[2 * pair + 1] + d), words[0][pair],
-                  words[1][pair]);
-        put_tile(words[0], d);
-        put_tile(words[1], d + kTile);
-      }
+      for (; rows[kKeys - 1] && d + 2 * kTile <= columns; d += 2 * kTile)
+        put_transposed(rows, d, tiles + d / kTile * pitch, tiles + (d / kTile + 1) * pitch);
       for (; d < columns; d += kTile) {
         Vec words[kTile];
 #pragma GCC unroll 16
         for (int pair = 0; pair < kTile; ++pair) words[pair] = row_pair(rows[2 * pair], rows[2 * pair + 1], d, columns);
-        put_tile(words, d);
+        put_transposed(words, tiles + d / kTile * pitch, kTile);
       }
     });
   }
@@ -231,11 +129,11 @@ struct LaneProducts : KeyTiles, InLanes {
   template <int Vectors>
   static void values(const Chunk& chunk, const Keys& keys, const float* p) {
     const Index steps = round_up(keys.n, kKeys) / kKeys;
-    const Operand weights = {p, p + kTile, kScoresRow<Vectors>, kTile * kPitch<Vectors>};
+    const TileOperand weights = {p, p + kTile, kScoresRow<Vectors>, kTile * kPitch<Vectors>};
     barrier();
     for (Index d = 0; d < keys.value_dim; d += 2 * kTile) {
       const float* const v = keys.v + d / kTile * keys.value_pitch;
-      const Operand values = {v, v + keys.value_pitch, kTileBytes, kTileWords};
+      const TileOperand values = {v, v + keys.value_pitch, kTileBytes, kTileWords};
       float* const out = chunk.out + d * Vectors * kTile;
       if (keys.value_dim - d > kTile)
         strip<Vectors, true, true>(values, weights, steps, out, kRow<Vectors>);
@@ -335,9 +233,7 @@ struct RowProducts : KeyTiles, InRows {
         Vec words[kTile];
 #pragma GCC unroll 16
         for (int i = 0; i < kTile; ++i) words[i] = load(tile + i * kPitch<Vectors>);
-        transpose(words);
-#pragma GCC unroll 16
-        for (int i = 0; i < kTile; ++i) store(tile + i * kPitch<Vectors>, words[i]);
+        put_transposed(words, tile, kPitch<Vectors>);
       }
   }
 
@@ -366,8 +262,8 @@ struct RowProducts : KeyTiles, InRows {
         if (d + kKeys < columns) pair(d + kKeys, step);
       };
       for (Index row = 0; row < Vectors * kTile; row += 2 * kTile) {
-        const Operand weights = {p + row, p + row + kTile, kScoresRow<Vectors>, kTile * kPitch<Vectors>};
-        const Operand values = {v, v + kTile, 2 * kTileBytes, 2 * kTileWords};
+        const TileOperand weights = {p + row, p + row + kTile, kScoresRow<Vectors>, kTile * kPitch<Vectors>};
+        const TileOperand values = {v, v + kTile, 2 * kTileBytes, 2 * kTileWords};
         float* const out = chunk.out + row * columns + d;
         Tiles::load(out, 4 * columns);
         row == 0 ? Tiles::add(weights, values, steps, beside) : Tiles::add(weights, values, steps, kNothing);

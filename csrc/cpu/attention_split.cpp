@@ -127,7 +127,8 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const auto [lanes_isa, lanes_table] = choose_tiled(task.dtype, queries, cache);
   const std::int64_t heads = task.batch * task.kv_heads;
   const std::int64_t head_dim = task.head_dim, rope_dim = task.rope_dim, key_dim = head_dim + rope_dim;
-  const std::int64_t row_bytes = 4 * (lanes_table->words(key_dim, 2, 1) + head_dim);  // of a query and its results
+  const std::int64_t key_words = lanes_table->words(key_dim, lanes_table->numbers, lanes_table->columns);
+  const std::int64_t row_bytes = lanes_table->word_bytes * (key_words + head_dim);  // of a query and its results
   const std::int64_t fitting = device.caches().l2_bytes / 2 / row_bytes / kMostRows * kMostRows;
   const std::int64_t together =
       lanes_table->columns > 1 ? std::clamp<std::int64_t>(fitting, kMostRows, AttentionTiledKernels::kMaxQueryBlock) : kMostRows;
@@ -240,10 +241,10 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
           });
         }
       if (!in_lanes) {
-        const std::int64_t key_words = key_dim / table->numbers;
-        table->take[queries](of_q, rows, head_dim, q, key_words);
-        if (rope_dim > 0) table->take[queries](of_rope, rows, rope_dim, q + head_dim / table->numbers, key_words);
-        std::fill(q + rows * key_words, q + whole * key_words, Number{0});
+        const std::int64_t tile_words = key_dim / table->numbers;
+        table->take[queries](of_q, rows, head_dim, q, tile_words);
+        if (rope_dim > 0) table->take[queries](of_rope, rows, rope_dim, q + head_dim / table->numbers, tile_words);
+        std::fill(q + rows * tile_words, q + whole * tile_words, Number{0});
         table->attend[cache]({
             .q = q,
             .k = k,

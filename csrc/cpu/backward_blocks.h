@@ -160,6 +160,15 @@ void put_rows(const float* from, Index rows, Index head_dim, Index pitch, float 
       put(to + row * head_dim + d, static_cast<int>(least(kLanes, head_dim - d)), mul(load(from + row * pitch + d), set1(scale)));
 }
 
+// dk and dv, K and V transposed, K, two matrices of scores, of words one more; queries and dout, twice; two numbers of a query.
+template <class Products>
+std::int64_t workspace_floats(std::int64_t key_block, std::int64_t head_dim) {
+  constexpr Index kNumbers = Products::kNumbers, kQueries = Products::kQueries;
+  const Index columns = round_up(head_dim, kLanes), words = (head_dim + kNumbers - 1) / kNumbers;
+  return key_block * (2 * columns + 2 * words + columns / kNumbers + (kNumbers > 1 ? 3 : 2) * kQueries / kNumbers) +
+         4 * kQueries * columns / kNumbers + 2 * kQueries;
+}
+
 template <class T, class Products>
 void gradients(const BackwardPart& part) {
   constexpr Index kNumbers = Products::kNumbers, kQueries = Products::kQueries;

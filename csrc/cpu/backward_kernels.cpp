@@ -41,6 +41,7 @@ extern const BackwardKernels ROOFLINE_TABLE(backward) = {
     kLanes,
     kWidth,
     1,
+    workspace_floats<Fp32Products>,
     {deltas<float>, deltas<Bf16>, deltas<Fp16>},
     {gradients<float, Fp32Products>, gradients<Bf16, Fp32Products>, gradients<Fp16, Fp32Products>},
     {sum<float>, sum<Bf16>, sum<Fp16>},

@@ -37,6 +37,7 @@ struct BackwardKernels {
   int lanes;
   int tile_width;
   int numbers;  // in a word: 1 of fp32, 2 of bf16
+  std::int64_t (*workspace_floats)(std::int64_t key_block, std::int64_t head_dim);
   // delta[rows] = sum of out · dout over head_dim
   void (*deltas[kElements])(const void* out, const void* dout, std::int64_t rows, std::int64_t head_dim, float* delta);
   void (*gradients[kElements])(const BackwardPart&);
@@ -45,18 +46,15 @@ struct BackwardKernels {
                          float scale, void* dq);
 
   std::int64_t pitch(std::int64_t head_dim) const { return (head_dim + lanes - 1) / lanes * lanes; }
-  // dk and dv, K and V transposed, K, two matrices of scores, of words one more; queries and dout, twice; two numbers of a query.
-  std::int64_t workspace_floats(std::int64_t key_block, std::int64_t head_dim) const {
-    const std::int64_t columns = pitch(head_dim), words = (head_dim + numbers - 1) / numbers;
-    return key_block * (2 * columns + 2 * words + columns / numbers + (numbers > 1 ? 3 : 2) * kQueries) + 4 * kQueries * columns +
-           2 * kQueries * numbers;
-  }
 };
 
 ROOFLINE_DECLARE_TABLES(BackwardKernels, backward);
 // Products of bf16 pairs, for bf16.
 #if defined(ROOFLINE_HAVE_avx512_bf16)
 extern const BackwardKernels backward_pairs_avx512_bf16;
+#endif
+#if defined(ROOFLINE_HAVE_amx)
+extern const BackwardKernels backward_amx;
 #endif
 
 }  // namespace roofline::cpu

@@ -34,12 +34,6 @@ struct PairProducts {
     transpose_words(from, rows, head_dim, to, kWidth, (head_dim + 1) / 2);
   }
 
-  // 32 numbers in turn, ends rounded half away from zero.
-  ROOFLINE_INLINE __m512i narrow(Vec low, Vec high) {
-    const __m512i half = _mm512_set1_epi32(0x8000), one = _mm512_add_epi32(_mm512_castps_si512(low), half);
-    return upper_halves(one, _mm512_add_epi32(_mm512_castps_si512(high), half));
-  }
-
   // Rows of P as words of two queries.
   template <int Rows>
   ROOFLINE_INLINE void put(const float* p, float* to, Index pitch) {
@@ -48,7 +42,7 @@ struct PairProducts {
 #pragma GCC unroll 8
       for (int z = 0; z < kVectors; z += 2) {
         const float *const one = p + i * kWidth + z * kLanes, *const next = one + kWidth;
-        pair_32(narrow(load(one), load(one + kLanes)), narrow(load(next), load(next + kLanes)), to + i / 2 * pitch + z * kLanes);
+        pair_32(narrow_32(load(one), load(one + kLanes)), narrow_32(load(next), load(next + kLanes)), to + i / 2 * pitch + z * kLanes);
       }
   }
   // Those of dS, and its rows as words of two keys.
@@ -58,7 +52,7 @@ struct PairProducts {
     for (int i = 0; i < Rows; i += 2)
 #pragma GCC unroll 8
       for (int z = 0; z < kVectors; z += 2) {
-        const __m512i one = narrow(ds[i][z], ds[i][z + 1]), next = narrow(ds[i + 1][z], ds[i + 1][z + 1]);
+        const __m512i one = narrow_32(ds[i][z], ds[i][z + 1]), next = narrow_32(ds[i + 1][z], ds[i + 1][z + 1]);
         _mm512_storeu_si512(rows + i * (pitch / 2) + z / 2 * kLanes, one);
         _mm512_storeu_si512(rows + (i + 1) * (pitch / 2) + z / 2 * kLanes, next);
         pair_32(one, next, to + i / 2 * pitch + z * kLanes);
@@ -72,6 +66,7 @@ extern const BackwardKernels ROOFLINE_TABLE(backward_pairs) = {
     kLanes,
     kWidth,
     PairProducts::kNumbers,
+    workspace_floats<PairProducts>,
     {nullptr, deltas<Bf16>, nullptr},
     {nullptr, gradients<Bf16, PairProducts>, nullptr},
     {nullptr, sum<Bf16>, nullptr},

@@ -4,9 +4,7 @@
 
 #include "cpu/amx_tiles.h"
 #include "cpu/gemm_strips.h"
-#if defined(__AVX512BW__) || defined(ROOFLINE_SIMDE)  // else a test emulates the tiles alone
 #include "cpu/words.h"
-#endif
 
 namespace roofline::cpu {
 namespace {
@@ -201,12 +199,6 @@ void block_of_tiles(const GemmPart& part) {
   _tile_release();
 }
 
-#if defined(__AVX512BW__) || defined(ROOFLINE_SIMDE)
-constexpr auto pack_rows_of_b = pack_strips<kTile>;
-#else
-constexpr auto pack_rows_of_b = pack_bf16_words<kColumns, kTile>;
-#endif
-
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm) = {
@@ -220,7 +212,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     pack_tiles,
     kTile,
     0,
-    {nullptr, pack_rows_of_b},
+    {nullptr, pack_strips<kTile>},
     {},
     {nullptr, copy_words, nullptr, copy_words},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},

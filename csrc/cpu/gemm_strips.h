@@ -112,12 +112,6 @@ constexpr auto pack_pairs = pack_rows_of_words<Number, 2, kWidth, 1>;
   }
 }
 
-// All strips, of words as wide as numbers of fp32.
-template <Index Width, Index Multiple>
-[[maybe_unused]] void pack_bf16_words(const void* from, Index stride, float* packed, Index columns, Index inner) {
-  pack_words<std::uint16_t, 2, Width, Multiple>(from, stride, packed, columns, inner, 0, (columns + Width - 1) / Width);
-}
-
 template <class From>
 void widen(const void* x, float* y, Index n) {
   for (Index i = 0; i < n; i += kLanes) {

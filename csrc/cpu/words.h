@@ -26,6 +26,12 @@ using Index = std::int64_t;
     }
 }
 
+// 32 numbers in turn, ends rounded half away from zero.
+ROOFLINE_INLINE __m512i narrow_32(Vec low, Vec high) {
+  const __m512i half = _mm512_set1_epi32(0x8000), one = _mm512_add_epi32(_mm512_castps_si512(low), half);
+  return upper_halves(one, _mm512_add_epi32(_mm512_castps_si512(high), half));
+}
+
 // Words of the columns [first, first + 16) of a row, and of the one that follows it; null: zeros.
 ROOFLINE_INLINE Vec row_pair(const Bf16* one, const Bf16* next, Index first, Index columns) {
   const int n = static_cast<int>(most(0, least(kLanes, columns - first)));

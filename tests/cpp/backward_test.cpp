@@ -15,6 +15,9 @@
 namespace roofline::cpu {
 
 extern const BackwardKernels backward_simde, backward_pairs_simde;
+#if defined(ROOFLINE_AMX_EMULATED)
+extern const BackwardKernels backward_emulated;
+#endif
 
 namespace {
 
@@ -25,6 +28,12 @@ const std::vector<Tested<BackwardKernels>> kTested = {
 #endif
 #if defined(ROOFLINE_HAVE_avx512_bf16)
     {"pairs", &backward_pairs_avx512_bf16, "avx512_bf16"},
+#endif
+#if defined(ROOFLINE_AMX_EMULATED)
+    {"amx_emulated", &backward_emulated, "avx2"},
+#endif
+#if defined(ROOFLINE_HAVE_amx)
+    {"amx", &backward_amx, "amx"},
 #endif
 };
 
@@ -138,6 +147,13 @@ TEST_P(BackwardTest, EveryRemainderOfQueriesAndKeys) {
   for (const std::int64_t keys : {1, 15, 16, 17, 63, 64, 65, 129})
     for (const bool causal : {false, true}) 
       check_all({.group = 1, .seq_q = std::min<std::int64_t>(keys, 70), .seq_kv = keys, .head_dim = 20, .causal = causal});
+}
+
+// Whose queries and keys are more than a kernel takes together.
+TEST_P(BackwardTest, LongBlocks) {
+  for (const std::int64_t head_dim : {32, 48})
+    for (const bool causal : {false, true})
+      check<Bf16>({.group = 2, .seq_q = 161, .seq_kv = 203, .head_dim = head_dim, .causal = causal, .blocks = 2, .parts = 2});
 }
 
 TEST_P(BackwardTest, GroupsMasksAndPartsOfTheKeys) {
