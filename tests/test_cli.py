@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from example import bandwidth, fma
 
+from roofline.ceilings.measuring import POLICIES
 from roofline.cli import main
 from roofline.cli.terminal import Terminal
 from roofline.machine import Machine
-from roofline.measurement.policy import QUICK, REPORT
+from roofline.measurement.policy import QUICK, REPORT, THOROUGH
 from roofline.results import Results
 
 pytest.importorskip("roofline._core", reason="the compiled module is not built")
@@ -478,22 +479,22 @@ def test_report_measures_shows_and_renders_again(ceilings: str, tmp_path: Path, 
     assert (out / "report.md").read_text() == text
 
 
-def test_a_report_of_the_command_line_takes_the_rules_of_the_function(
+def test_flags_change_the_rules_of_operators_and_of_ceilings_apart(
     ceilings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ceilings by the rules of points took twice as long, and left no time for kernels on standard problems."""
     rules: list[Any] = []
 
-    def measured(*_: Any, policy: Any, **__: Any) -> None:
-        rules.append(policy)
+    def measured(*_: Any, policy: Any, ceilings_policy: Any, **__: Any) -> None:
+        rules.append((policy, ceilings_policy))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("roofline.report.report", measured)
-    for flags in ([], ["--min-samples", "7"], ["--quick"]):
+    for flags in ([], ["--min-samples", "7"], ["--quick"], ["--thorough"]):
         assert main(["report", "-o", str(tmp_path / "rep"), "--machine", ceilings, "--device", "cpu", *flags]) != 0
-    assert rules[0] is None
-    assert rules[1] == replace(REPORT, min_samples=7)
-    assert rules[2] == QUICK
+    assert rules[0] == (REPORT, POLICIES["report"])
+    assert rules[1] == (replace(REPORT, min_samples=7), replace(POLICIES["report"], min_samples=7))
+    assert rules[2:] == [(QUICK, QUICK), (THOROUGH, THOROUGH)]
 
 
 def test_a_machine_of_another_device_is_refused(ceilings: str, tmp_path: Path, cli: Any) -> None:

@@ -155,7 +155,7 @@ def _kept(out: Path | None, total: int | None = None) -> str:
 
 def report(options: argparse.Namespace) -> int:
     from ..machine.output import require_apart
-    from ..measurement.policy import REPORT
+    from ..measurement.policy import QUICK, REPORT
     from ..report import report as measured
     from ..report.files import DEFAULT, NAMES, PAGE, PICTURES, RESULTS, TABLE, TEXT, UNFINISHED, begin, load, render, require_ours
     from ..report.page import require_packages
@@ -192,7 +192,6 @@ def report(options: argparse.Namespace) -> int:
         for file in (folder / name for folder in (out, out / UNFINISHED) for name in NAMES):
             require_apart(file, (options.machine,))
         folder = begin(out, thorough=options.thorough, force=options.force)
-    rules = policy_of(options, REPORT)
     try:
         made = measured(
             folder,
@@ -205,7 +204,8 @@ def report(options: argparse.Namespace) -> int:
             progress=progress_option(options.quiet, options.json),
             time_limit_s=options.time_limit,
             seed=options.seed,
-            policy=None if rules == REPORT else rules,  # ceilings have shorter ones of their own
+            policy=policy_of(options, REPORT),
+            ceilings_policy=policy_of(options, QUICK),
             force=options.force,
         )
     except KeyboardInterrupt:
