@@ -44,8 +44,8 @@ struct InLanes {
   }
 };
 
-// What both share: K is gathered, and the softmax meets scores with the queries side by side.
-struct KeyTiles : WordProducts {
+// What both share: the softmax meets scores with the queries side by side.
+struct TileProducts : WordProducts {
   static constexpr Index kColumns = kTile, kKeyStep = kKeys;
   static constexpr bool kTrims = false;  // its tiles are two vectors wide
   static constexpr bool kBegins = false;
@@ -53,6 +53,23 @@ struct KeyTiles : WordProducts {
   static void queries(const Bf16* q, Index rows, Index key_dim, float scale, float* to, Index width) {
     WordProducts::queries(q, rows, key_dim, scale, to, width, AttentionTiledKernels::words(key_dim, kNumbers, kColumns));
   }
+  static Index value_plane(const AttentionBlock&, Index) { return 0; }
+
+  template <int Vectors, int First, bool Grow>
+  static void scores(const Chunk&, const Keys&, const float*, Index from, Index to, const float* s, Vec* grow) {
+    if constexpr (Grow)
+      for (Index key = from; key < to; ++key)
+#pragma GCC unroll 8
+        for (int z = First; z < Vectors; ++z) grow[z] = max(grow[z], load(s + key * kPitch<Vectors> + z * kLanes));
+  }
+  template <int Vectors, int First, bool Masked>
+  static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
+    weigh_words<Vectors, First>(chunk, keys, from, round_up(to, kKeys), s);
+  }
+};
+
+// Oᵀ += Vᵀ P: K and V are gathered, and V is transposed, once for all chunks.
+struct LaneProducts : TileProducts, InLanes {
   static void gather_keys(const AttentionBlock& block, Index begin, Index n, float* to, Index words) {
     for (Index i = 0; i < round_up(n, kKeys); ++i) {
       float* const tiles = to + i / kTile * kTile * words + i % kTile * kTile;
@@ -69,17 +86,26 @@ struct KeyTiles : WordProducts {
       for (; word < words; word += kTile) store(tiles + word * kTile, i < n ? some_words(block, begin + i, 2 * word) : zero());
     }
   }
-  // f(group, rows) for each kKeys values, whose rows past the last are null.
-  template <class F>
-  ROOFLINE_INLINE void for_values(const AttentionBlock& block, Index begin, Index n, const F& f) {
+  static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
+    const Index columns = block.value_dim, pitch = value_pitch(block, n);
     for (Index i = 0; i < n; i += kKeys) {
       const Bf16* rows[kKeys];
-      for (Index key = 0; key < kKeys; ++key)
-        rows[key] = i + key < n ? row_of(block.v, block.value_dim, block, begin + i + key) : nullptr;
-      f(i / kKeys, rows);
+      for (Index key = 0; key < kKeys; ++key) rows[key] = i + key < n ? row_of(block.v, columns, block, begin + i + key) : nullptr;
+      float* const tiles = to + i / kKeys * kTileWords;
+      Index d = 0;
+      for (; i + kKeys <= n && d + 2 * kTile <= columns; d += 2 * kTile)
+        put_transposed(rows, d, tiles + d / kTile * pitch, tiles + (d / kTile + 1) * pitch);
+      for (; d < columns; d += kTile) {
+        Vec words[kTile];
+#pragma GCC unroll 16
+        for (int pair = 0; pair < kTile; ++pair) words[pair] = row_pair(rows[2 * pair], rows[2 * pair + 1], d, columns);
+        put_transposed(words, tiles + d / kTile * pitch, kTile);
+      }
     }
   }
-  static Index value_plane(const AttentionBlock&, Index) { return 0; }
+  // From the tiles of 16 columns to those of the next.
+  static Index value_pitch(const AttentionBlock&, Index n) { return round_up(n, kKeys) / kKeys * kTileWords; }
+  static Index value_offset(const AttentionBlock&, Index lead) { return lead / kKeys * kTileWords; }
 
   template <int Vectors>
   static void begin(const Chunk& chunk, const Keys& keys, float* s) {
@@ -92,40 +118,6 @@ struct KeyTiles : WordProducts {
     }
     barrier();
   }
-  template <int Vectors, int First, bool Grow>
-  static void scores(const Chunk&, const Keys&, const float*, Index from, Index to, const float* s, Vec* grow) {
-    if constexpr (Grow)
-      for (Index key = from; key < to; ++key)
-#pragma GCC unroll 8
-        for (int z = First; z < Vectors; ++z) grow[z] = max(grow[z], load(s + key * kPitch<Vectors> + z * kLanes));
-  }
-  template <int Vectors, int First, bool Masked>
-  static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
-    weigh_words<Vectors, First>(chunk, keys, from, round_up(to, kKeys), s);
-  }
-};
-
-// Oᵀ += Vᵀ P: V is transposed in tiles, once for all chunks.
-struct LaneProducts : KeyTiles, InLanes {
-  static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
-    const Index columns = block.value_dim, pitch = value_pitch(block, n);
-    for_values(block, begin, n, [&](Index group, const Bf16* const (&rows)[kKeys]) {
-      float* const tiles = to + group * kTileWords;
-      Index d = 0;
-      for (; rows[kKeys - 1] && d + 2 * kTile <= columns; d += 2 * kTile)
-        put_transposed(rows, d, tiles + d / kTile * pitch, tiles + (d / kTile + 1) * pitch);
-      for (; d < columns; d += kTile) {
-        Vec words[kTile];
-#pragma GCC unroll 16
-        for (int pair = 0; pair < kTile; ++pair) words[pair] = row_pair(rows[2 * pair], rows[2 * pair + 1], d, columns);
-        put_transposed(words, tiles + d / kTile * pitch, kTile);
-      }
-    });
-  }
-  // From the tiles of 16 columns to those of the next.
-  static Index value_pitch(const AttentionBlock&, Index n) { return round_up(n, kKeys) / kKeys * kTileWords; }
-  static Index value_offset(const AttentionBlock&, Index lead) { return lead / kKeys * kTileWords; }
-
   template <int Vectors>
   static void values(const Chunk& chunk, const Keys& keys, const float* p) {
     const Index steps = round_up(keys.n, kKeys) / kKeys;
@@ -145,7 +137,7 @@ struct LaneProducts : KeyTiles, InLanes {
 };
 
 // O += P V: K and V are read where they lie. P is transposed, and V only paired, 32 columns at a time.
-struct RowProducts : KeyTiles, InRows {
+struct RowProducts : TileProducts, InRows {
   static constexpr Index kMostColumns = 1024, kMostKeys = 256;
 
   // Whether K and V lie in whole tiles, of so many columns that it pays: each chunk of queries reads and pairs V anew.
@@ -289,6 +281,6 @@ void tiled_by_amx(const AttentionBlock& block) {
 }  // namespace
 
 extern const AttentionTiledKernels ROOFLINE_TABLE(attention) = {
-    kLanes, kTile, kWidth, KeyTiles::kNumbers, KeyTiles::kColumns, {nullptr, tiled_by_amx, nullptr}, 4, KeyTiles::kTrims};
+    kLanes, kTile, kWidth, TileProducts::kNumbers, TileProducts::kColumns, {nullptr, tiled_by_amx, nullptr}, 4, TileProducts::kTrims};
 
 }  // namespace roofline::cpu
