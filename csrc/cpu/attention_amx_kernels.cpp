@@ -267,9 +267,9 @@ struct RowProducts : TileProducts, InRows {
 };
 
 void tiled_by_amx(const AttentionBlock& block) {
-  AttentionBlock own = block;
   configure(kTile, kTile);
   if (RowProducts::takes(block)) {
+    AttentionBlock own = block;
     own.key_panel = own.value_panel = false;
     tiled<Bf16, RowProducts>(own);
   } else {

@@ -15,32 +15,27 @@ constexpr Index kQueries = 128, kSteps = kQueries / kStep;
 // Of rows of so many words: a line more, so that the rows of a tile do not meet in few sets of the first cache.
 constexpr Index padded(Index words) { return words + kTile; }
 
-// What a thread works in; rows are padded.
+// What a thread works in, from `base` on; rows are padded. Null: how many floats that takes.
 struct Panels {
-  Index block, columns;         // keys; head_dim in whole steps
+  Index block, columns;          // keys; head_dim in whole steps
   Index keys, key_words, words;  // from a row of as many keys, pairs of keys, or pairs of columns to the next
-  float *dk, *dv;               // [columns][block]
-  float *k, *v;                 // [words of columns][block]
-  float* k_pairs;               // [pairs of keys][columns]
-  float *s, *dp;                // [kQueries][block]
-  float *p, *ds;                // [pairs of queries][block]
-  float* ds_rows;               // [kQueries][words of block]
-  float *q, *dout;              // [kQueries][words of columns]
-  float *q_tiles, *dout_tiles;  // [columns / 16][kSteps] tiles
-  float* rest;                  // [kStep][columns], of dq
-  float *shift, *delta;         // [kQueries]; logsumexp in units of log2
+  Index floats = 0;
+  float *dk, *dv;                // [columns][block]
+  float *k, *v;                  // [words of columns][block]
+  float* k_pairs;                // [pairs of keys][columns]
+  float* rest;                   // [kStep][columns], of dq
+  float *s, *dp;                 // [kQueries][block]
+  float *p, *ds;                 // [pairs of queries][block]
+  float* ds_rows;                // [kQueries][words of block]
+  float *q, *dout;               // [kQueries][words of columns]
+  float *q_tiles, *dout_tiles;   // [columns / 16][kSteps] tiles
+  float *shift, *delta;          // [kQueries]; logsumexp in units of log2
 
-  Panels(Index block, Index columns)
-      : block(block), columns(columns), keys(padded(block)), key_words(padded(block / 2)), words(padded(columns / 2)) {}
-
-  Index floats() const {
-    return (3 * columns + 3 * kQueries) * keys + (block / 2 + kStep) * padded(columns) +
-           kQueries * (key_words + 2 * words + columns + 2);
-  }
-  void take(float* free) {
-    const auto take = [&free](Index floats) {
-      float* const taken = free;
-      free += floats;
+  Panels(float* base, Index block, Index columns)
+      : block(block), columns(columns), keys(padded(block)), key_words(padded(block / 2)), words(padded(columns / 2)) {
+    const auto take = [&](Index n) {
+      float* const taken = base ? base + floats : nullptr;
+      floats += n;
       return taken;
     };
     dk = take(columns * keys), dv = take(columns * keys), k = take(columns / 2 * keys), v = take(columns / 2 * keys);
@@ -108,29 +103,31 @@ void scores(const Panels& to, const Queries& queries) {
 
 // P = 2^(S scale - shift) and dS = P (dP - delta), as words of two queries, and dS as words of two keys.
 void weights(const Panels& to, const Queries& queries, Index met, float scale) {
-  for (Index query = 0; query < queries.in_steps(); query += 2)
+  for (Index query = 0; query < queries.in_steps(); query += 2) {
+    const Index seen[2] = {queries.sees(query), queries.sees(query + 1)};
+    const Vec less[2] = {set1(-to.shift[query]), set1(-to.shift[query + 1])};
+    const Vec delta[2] = {set1(to.delta[query]), set1(to.delta[query + 1])};
     for (Index key = 0; key < met; key += kStep) {
       const Index pair = query / 2 * to.keys + key;
-      float* const ds_rows = to.ds_rows + query * to.key_words + key / 2;
       __m512i p_row[2], ds_row[2];
 #pragma GCC unroll 2
       for (int i = 0; i < 2; ++i) {
-        const Index seen = queries.sees(query + i) - key, at = (query + i) * to.keys + key;
-        const Vec less = set1(-to.shift[query + i]), delta = set1(to.delta[query + i]);
+        const Index at = (query + i) * to.keys + key;
         Vec weight[2], gradient[2];
 #pragma GCC unroll 2
         for (int z = 0; z < 2; ++z) {
-          const int lanes = static_cast<int>(least(most(seen - z * kLanes, 0), kLanes));
-          weight[z] = lanes == 0 ? zero() : exp2(fma(load(to.s + at + z * kLanes), set1(scale), less));
+          const int lanes = static_cast<int>(least(most(seen[i] - key - z * kLanes, 0), kLanes));
+          weight[z] = lanes == 0 ? zero() : exp2(fma(load(to.s + at + z * kLanes), set1(scale), less[i]));
           if (lanes > 0 && lanes < kLanes) weight[z] = _mm512_maskz_mov_ps(static_cast<__mmask16>((1u << lanes) - 1), weight[z]);
-          gradient[z] = lanes == 0 ? zero() : mul(weight[z], sub(load(to.dp + at + z * kLanes), delta));
+          gradient[z] = lanes == 0 ? zero() : mul(weight[z], sub(load(to.dp + at + z * kLanes), delta[i]));
         }
         p_row[i] = narrow_32(weight[0], weight[1]), ds_row[i] = narrow_32(gradient[0], gradient[1]);
-        _mm512_storeu_si512(ds_rows + i * to.key_words, ds_row[i]);
+        _mm512_storeu_si512(to.ds_rows + (query + i) * to.key_words + key / 2, ds_row[i]);
       }
       pair_32(p_row[0], p_row[1], to.p + pair);
       pair_32(ds_row[0], ds_row[1], to.ds + pair);
     }
+  }
 }
 
 // dv and dk of the keys that these queries meet.
@@ -173,8 +170,7 @@ void add_to_queries(const Panels& to, const Queries& queries, bool anew, float* 
 void gradients(const BackwardPart& part) {
   const Index head_dim = part.head_dim, columns = round_up(head_dim, kStep), pitch = round_up(head_dim, kTile);
   const Index later = part.seq_kv - part.seq_q;
-  Panels to(part.key_block, columns);
-  to.take(part.workspace);
+  const Panels to(part.workspace, part.key_block, columns);
   const auto of = [head_dim](const void* all, Index row) { return static_cast<const Bf16*>(all) + row * head_dim; };
   configure(kTile, kTile);
   for (Index first = part.first_block * to.block; first < part.seq_kv; first += part.blocks_step * to.block) {
@@ -219,7 +215,7 @@ void gradients(const BackwardPart& part) {
 }
 
 std::int64_t workspace_floats(std::int64_t key_block, std::int64_t head_dim) {
-  return Panels(key_block, round_up(head_dim, kStep)).floats();
+  return Panels(nullptr, key_block, round_up(head_dim, kStep)).floats;
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ using Index = std::int64_t;
     }
 }
 
-// 32 numbers in turn, ends rounded half away from zero.
+// 32 numbers in order, rounded to the nearest bf16, ties away from zero.
 ROOFLINE_INLINE __m512i narrow_32(Vec low, Vec high) {
   const __m512i half = _mm512_set1_epi32(0x8000), one = _mm512_add_epi32(_mm512_castps_si512(low), half);
   return upper_halves(one, _mm512_add_epi32(_mm512_castps_si512(high), half));

@@ -154,8 +154,9 @@ def _kept(out: Path | None, total: int | None = None) -> str:
 
 
 def report(options: argparse.Namespace) -> int:
+    from ..ceilings.measuring import POLICIES
     from ..machine.output import require_apart
-    from ..measurement.policy import QUICK, REPORT
+    from ..measurement.policy import REPORT
     from ..report import report as measured
     from ..report.files import DEFAULT, NAMES, PAGE, PICTURES, RESULTS, TABLE, TEXT, UNFINISHED, begin, load, render, require_ours
     from ..report.page import require_packages
@@ -205,7 +206,7 @@ def report(options: argparse.Namespace) -> int:
             time_limit_s=options.time_limit,
             seed=options.seed,
             policy=policy_of(options, REPORT),
-            ceilings_policy=policy_of(options, QUICK),
+            ceilings_policy=policy_of(options, POLICIES["report"]),
             force=options.force,
         )
     except KeyboardInterrupt:

@@ -123,8 +123,8 @@ def report(
     time_limit_s: for everything together; None is 55 s, 25 s with quick, none with thorough. A point not begun by then is left
     out, and the report names it. html: also report.html, one file with interactive pictures (see `html`). When all is there, it
     takes the place of an earlier report in `out`, which stays as it was until then; other files in it are never touched.
-    policy: how operators are sampled; ceilings_policy: how ceilings are, by default more briefly. force: replace files in `out`
-    of the names that a report writes, whoever wrote them.
+    policy and ceilings_policy: how operators and how ceilings are sampled; None is what quick, thorough or neither asks of each.
+    force: replace files in `out` of the names that a report writes, whoever wrote them.
 
     Each result is on disk before the next begins, in machine.json and results.jsonl of the folder `unfinished` in `out`: on Ctrl-C
     they stay there, and with thorough the same call goes on with the ceilings. Raises Error for bad input, where `out` cannot be
