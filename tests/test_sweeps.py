@@ -66,7 +66,7 @@ def test_a_contended_point_is_measured_again(tmp_path: Path, monkeypatch: pytest
     for status in ("contended", "contended", "ok", "contended"):
         state = lambda p, status=status, **o: dataclasses.replace(original(p, **o), status=status)  # noqa: E731
         monkeypatch.setattr(sweeps, "attempt", state)
-        (found,) = roofline.sweep(Relu(elements=512), device="cpu", policy=FAST, out=out)
+        (found,) = roofline.sweep(Relu(elements=512), device="cpu", cache_state="warm", policy=FAST, out=out)
         measured.append((found.status, len(out.read_text().splitlines())))
     # Disturbed again is no new line; the undisturbed one is, and it is not measured again.
     assert measured == [("contended", 1), ("contended", 1), ("ok", 2), ("ok", 2)]
@@ -74,23 +74,25 @@ def test_a_contended_point_is_measured_again(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_cannot_run_is_a_result() -> None:
-    found = roofline.sweep(Matmul(rows=8, columns=8, inner=8), variant="tiled", dtype=["fp32", "fp64"], device="cpu", policy=FAST)
+    quickly = {"device": "cpu", "cache_state": "warm", "policy": FAST}
+    found = roofline.sweep(Matmul(rows=8, columns=8, inner=8), variant="tiled", dtype=["fp32", "fp64"], **quickly)
     assert found[1].status == "unsupported"
     assert "fp64" in found[1].reason
-    found = roofline.sweep(Relu(), elements=[64, 2**50], device="cpu", policy=FAST)
+    found = roofline.sweep(Relu(), elements=[64, 2**50], **quickly)
     assert found[1].status == "out_of_memory"
     assert found[1].time_s is None
 
 
 def test_progress_is_told() -> None:
     seen: list[tuple[int, int, str]] = []
-    roofline.sweep(Relu(), elements=[64, 128], device="cpu", policy=FAST, progress=lambda *step: seen.append(step))
+    told = lambda *step: seen.append(step)  # noqa: E731
+    roofline.sweep(Relu(), elements=[64, 128], device="cpu", cache_state="warm", policy=FAST, progress=told)
     assert [(done, total) for done, total, _ in seen] == [(0, 2), (1, 2), (2, 2)]
     assert "elements=128" in seen[1][2]
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    roofline.sweep(Relu(elements=64), device="cpu", policy=FAST)
+    roofline.sweep(Relu(elements=64), device="cpu", cache_state="warm", policy=FAST)
     assert capfd.readouterr() == ("", "")
 
 

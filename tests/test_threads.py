@@ -150,7 +150,7 @@ def test_a_sweep_and_runs_in_other_threads() -> None:
         if thread:
             runs_right(thread, 50)
         else:
-            results.append(roofline.sweep(Softmax(), rows=[8, 16], columns=[32], policy=FAST, device="cpu"))
+            results.append(roofline.sweep(Softmax(), rows=[8, 16], columns=[32], policy=FAST, cache_state="warm", device="cpu"))
 
     together(work)
     assert all(m.correctness["passed"] for m in results[0])
@@ -165,7 +165,7 @@ def test_a_callable_may_run_kernels_on_its_own_thread_and_on_others() -> None:
 
 
 def test_a_callable_that_measures_is_refused() -> None:
-    measured = lambda: roofline.measure(Softmax(rows=8, columns=8), policy=FAST)  # noqa: E731
+    measured = lambda: roofline.measure(Softmax(rows=8, columns=8), policy=FAST, cache_state="warm")  # noqa: E731
     with pytest.raises(Error, match="called by the callable that is being measured"):
         roofline.measure_callable(measured, flops=1, bytes=1, policy=FAST)
     with pytest.raises(Error, match="another thread has measured a callable for more than 5 s"):
@@ -178,14 +178,14 @@ def test_a_callable_that_measures_is_refused() -> None:
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # a fork beside threads, which is what is tested
 def test_a_child_forked_while_others_run_and_measure() -> None:
     stop = threading.Event()
-    roofline.measure(Softmax(rows=8, columns=8), policy=FAST)  # no fork in the middle of a first import
+    roofline.measure(Softmax(rows=8, columns=8), policy=FAST, cache_state="warm")  # no fork in the middle of a first import
 
     def work(thread: int) -> None:
         while not stop.is_set():
             if thread:
                 runs_right(thread, 5)
             else:
-                roofline.measure(Softmax(rows=8, columns=8), policy=FAST)
+                roofline.measure(Softmax(rows=8, columns=8), policy=FAST, cache_state="warm")
 
     with ThreadPoolExecutor(3) as pool:
         busy = [pool.submit(work, thread) for thread in range(3)]
@@ -196,7 +196,7 @@ def test_a_child_forked_while_others_run_and_measure() -> None:
                     signal.alarm(60)
                     try:
                         runs_right(7, 5)
-                        assert roofline.measure(Softmax(rows=8, columns=8), policy=FAST).correctness["passed"]
+                        assert roofline.measure(Softmax(rows=8, columns=8), policy=FAST, cache_state="warm").correctness["passed"]
                         os._exit(0)
                     finally:
                         os._exit(1)

@@ -125,10 +125,11 @@ def ready(device: Device, probe: Probe, problem: Operator, variant: str, level: 
     return found
 
 
-# A calibration: single launches, in turn, in so many rounds and until this much time is spent.
-ROUNDS = 7
+# A calibration: single launches, in turn, in so many rounds and until this much time is spent. A launch may take 50 ms to flush
+# caches, so candidates that stay below HOPELESS of the best rate in the first FEW rounds are left out of the others.
+ROUNDS, FEW = 7, 2
 CALIBRATION_S = 0.03
-NEARLY = 0.99  # of the best rate
+HOPELESS, NEARLY = 0.7, 0.99  # of the best rate
 
 
 def _once(candidate: Ready) -> float:
@@ -136,8 +137,13 @@ def _once(candidate: Ready) -> float:
     return float(candidate.sets[0].run(flush=candidate.flush))
 
 
+def _shares(rounds: list[list[float]]) -> list[tuple[float, ...]]:
+    """Of each candidate its rate over the sum of all rates of a round, round by round."""
+    return list(zip(*([rate / sum(each) for rate in each] for each in rounds), strict=True))
+
+
 def fastest(device: Device, wanted: Wanted) -> Ready:
-    """Time all candidates in turn for CALIBRATION_S, and return the one with the best rate: by the median of its shares of a round.
+    """Time the candidates in turn for CALIBRATION_S, and return the one with the best rate: by the median of its shares of a round.
 
     The fastest single launch misleads: one stream from L2 gave 280 GB/s on Zen 5, and 480 in one of forty launches. So do rates of
     several rounds: a guest's memory went from 35 to 60 GB/s and back within seconds. Rates within 1 % of the best are ties on a
@@ -162,9 +168,12 @@ def fastest(device: Device, wanted: Wanted) -> Ready:
         rounds: list[list[float]] = []
         begun = time.monotonic()
         while len(rounds) < ROUNDS or time.monotonic() - begun < CALIBRATION_S:
-            each = [candidate.rates([_once(candidate)])[0] for candidate in able]
-            rounds.append([rate / sum(each) for rate in each])
-        rates = [statistics.median(shares) for shares in zip(*rounds, strict=True)]
+            rounds.append([candidate.rates([_once(candidate)])[0] for candidate in able])
+            if len(rounds) == FEW:
+                most = [max(shares) for shares in _shares(rounds)]
+                kept = [index for index, share in enumerate(most) if share >= HOPELESS * max(most)]
+                able, rounds = [able[index] for index in kept], [[each[index] for index in kept] for each in rounds]
+        rates = [statistics.median(shares) for shares in _shares(rounds)]
         near = max(rates) if best.flush or device.backend != "cpu" else NEARLY * max(rates)
         best = [candidate for candidate, rate in zip(able, rates, strict=True) if rate >= near][-1]
     if wanted.kept:
