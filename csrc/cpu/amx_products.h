@@ -108,11 +108,12 @@ ROOFLINE_INLINE void put_transposed(Vec (&words)[kTile], float* tile, Index pitc
   for (int i = 0; i < kTile; ++i) store(tile + i * pitch, words[i]);
 }
 // Tiles of the columns [d, d + 16) of rows, and of the 16 that follow: [column][pairs of rows].
-ROOFLINE_INLINE void put_transposed(const Bf16* const (&rows)[kPairedRows], Index d, float* first, float* second) {
+template <class T>
+ROOFLINE_INLINE void put_transposed(const T* const (&rows)[kPairedRows], Index d, float* first, float* second) {
   Vec words[2][kTile];
 #pragma GCC unroll 16
   for (int pair = 0; pair < kTile; ++pair)
-    pair_32(_mm512_loadu_si512(rows[2 * pair] + d), _mm512_loadu_si512(rows[2 * pair + 1] + d), words[0][pair], words[1][pair]);
+    pair_32(words_at(rows[2 * pair] + d), words_at(rows[2 * pair + 1] + d), words[0][pair], words[1][pair]);
   put_transposed(words[0], first, kTile);
   put_transposed(words[1], second, kTile);
 }

@@ -1,7 +1,7 @@
 // Attention of bf16 by the tiles of AMX, 32 x 32 results in four of them: S = K Qᵀ, then O += P V for few queries of many
 // columns, whose K and V are read where they lie, and Oᵀ += Vᵀ P for others, whose K and V are gathered as tiles: [16 keys]
 // [16 words of head_dim] one after the other, [16 columns][16 pairs of keys] likewise; what is beyond the last is 0. Q is rows of
-// words with the queries side by side, and so is P until it is transposed.
+// words with the queries side by side, and so is P until it is transposed. K and V of bytes are widened to bf16, which holds each.
 #include "cpu/amx_products.h"
 #include "cpu/attention_words.h"
 
@@ -68,38 +68,46 @@ struct TileProducts : WordProducts {
   }
 };
 
-// Oᵀ += Vᵀ P: K and V are gathered, and V is transposed, once for all chunks.
+// Oᵀ += Vᵀ P: K and V are gathered, and V is transposed, once for all chunks. Stored: an element of them.
+template <class Stored>
 struct LaneProducts : TileProducts, InLanes {
   static void gather_keys(const AttentionBlock& block, Index begin, Index n, float* to, Index words) {
     for (Index i = 0; i < round_up(n, kKeys); ++i) {
       float* const tiles = to + i / kTile * kTile * words + i % kTile * kTile;
       Index word = 0;
       const auto whole_words = [&](const void* all, Index columns) __attribute__((always_inline)) {
-        const Bf16* const row = row_of(all, columns, block, begin + i);
+        const Stored* const row = row_of<Stored>(all, columns, block, begin + i);
         for (Index d = 0; d + 2 * kTile <= columns; d += 2 * kTile, word += kTile) {
           if (!block.pages) __builtin_prefetch(row + d + kAhead, 0, 2);
-          store(tiles + word * kTile, load(reinterpret_cast<const float*>(row + d)));
+          _mm512_store_si512(tiles + word * kTile, words_at(row + d));
         }
       };
       if (i < n) whole_words(block.k, block.head_dim);
       if (i < n && block.head_dim == 2 * word) whole_words(block.rope, block.rope_dim);
-      for (; word < words; word += kTile) store(tiles + word * kTile, i < n ? some_words(block, begin + i, 2 * word) : zero());
+      for (; word < words; word += kTile)
+        store(tiles + word * kTile, i < n ? some_words<Stored>(block, begin + i, 2 * word) : zero());
     }
   }
   static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
     const Index columns = block.value_dim, pitch = value_pitch(block, n);
     for (Index i = 0; i < n; i += kKeys) {
-      const Bf16* rows[kKeys];
-      for (Index key = 0; key < kKeys; ++key) rows[key] = i + key < n ? row_of(block.v, columns, block, begin + i + key) : nullptr;
+      const Stored* rows[kKeys];
+      for (Index key = 0; key < kKeys; ++key)
+        rows[key] = i + key < n ? row_of<Stored>(block.v, columns, block, begin + i + key) : nullptr;
       float* const tiles = to + i / kKeys * kTileWords;
       Index d = 0;
       for (; i + kKeys <= n && d + 2 * kTile <= columns; d += 2 * kTile)
         put_transposed(rows, d, tiles + d / kTile * pitch, tiles + (d / kTile + 1) * pitch);
-      for (; d < columns; d += kTile) {
-        Vec words[kTile];
+      for (; d < columns; d += 2 * kTile) {
+        const auto numbers = [&](const Stored* row) {
+          return row ? words_at(row + d, least(2 * kTile, columns - d)) : _mm512_setzero_si512();
+        };
+        Vec words[2][kTile];
 #pragma GCC unroll 16
-        for (int pair = 0; pair < kTile; ++pair) words[pair] = row_pair(rows[2 * pair], rows[2 * pair + 1], d, columns);
-        put_transposed(words, tiles + d / kTile * pitch, kTile);
+        for (int pair = 0; pair < kTile; ++pair)
+          pair_32(numbers(rows[2 * pair]), numbers(rows[2 * pair + 1]), words[0][pair], words[1][pair]);
+        for (Index half = 0; half < 2 && d + half * kTile < columns; ++half)
+          put_transposed(words[half], tiles + (d / kTile + half) * pitch, kTile);
       }
     }
   }
@@ -137,8 +145,10 @@ struct LaneProducts : TileProducts, InLanes {
 };
 
 // O += P V: K and V are read where they lie. P is transposed, and V only paired, 32 columns at a time.
+template <class Stored>
 struct RowProducts : TileProducts, InRows {
   static constexpr Index kMostColumns = 1024, kMostKeys = 256;
+  static constexpr bool kWidens = sizeof(Stored) == 1;
 
   // Whether K and V lie in whole tiles, of so many columns that it pays: each chunk of queries reads and pairs V anew.
   static bool takes(const AttentionBlock& block) {
@@ -146,7 +156,7 @@ struct RowProducts : TileProducts, InRows {
     const bool in_pages =  // no tile lies in two of them
         block.page_size % kTile == 0 && block.first % kTile == 0 && block.window >= block.seq_kv;
     return whole && 4 * block.rows <= block.value_dim && block.head_dim + block.rope_dim <= kMostColumns &&
-           block.value_dim <= kMostColumns && block.kv_block <= kMostKeys && (!block.pages || in_pages);
+           block.value_dim <= kMostColumns && block.kv_block <= kMostKeys && (!block.pages || kWidens || in_pages);
   }
 
   static void gather_keys(const AttentionBlock&, Index, Index, float*, Index) {}
@@ -154,22 +164,24 @@ struct RowProducts : TileProducts, InRows {
   static Index value_pitch(const AttentionBlock&, Index) { return 0; }
   static Index value_offset(const AttentionBlock&, Index) { return 0; }
 
-  static const Bf16* row_or_zeros(const void* all, Index columns, const Keys& keys, Index key) {
-    static constexpr Bf16 kZeroRow[kMostColumns] = {};
-    return key < keys.n ? row_of(all, columns, *keys.block, keys.begin + key) : kZeroRow;
+  static const Stored* row_or_zeros(const void* all, Index columns, const Keys& keys, Index key) {
+    static constexpr Stored kZeroRow[kMostColumns] = {};
+    return key < keys.n ? row_of<Stored>(all, columns, *keys.block, keys.begin + key) : kZeroRow;
   }
 
   // What the first chunk prefetches while tiles are multiplied: line by line some rows of the keys that come after these.
   struct Next {
-    const Bf16* at;
-    Index columns, rows;
+    const char* at;
+    Index row_bytes, rows;
     ROOFLINE_INLINE void fetch(const Next& next, Index line) {
-      for (Index i = 0; i < next.rows; ++i) __builtin_prefetch(next.at + i * next.columns + line * kKeys, 0, 2);
+      for (Index i = 0; 64 * line < next.row_bytes && i < next.rows; ++i)
+        __builtin_prefetch(next.at + i * next.row_bytes + 64 * line, 0, 2);
     }
   };
   ROOFLINE_INLINE Next next_rows(const Chunk& chunk, const Keys& keys, const void* all, Index columns, Index first, Index rows) {
     if (chunk.first > 0 || keys.block->pages) return {nullptr, 0, 0};
-    return {static_cast<const Bf16*>(all) + (keys.begin + keys.n + first) * columns, columns, rows};
+    const Index row_bytes = columns * static_cast<Index>(sizeof(Stored));
+    return {static_cast<const char*>(all) + (keys.begin + keys.n + first) * row_bytes, row_bytes, rows};
   }
   // Of each kKeys rows those that are prefetched with products of K; the rest follows with those of V.
   ROOFLINE_INLINE Index with_keys(const AttentionBlock& block) { return block.k == block.v ? kKeys / 2 : kKeys; }
@@ -178,22 +190,30 @@ struct RowProducts : TileProducts, InRows {
   static void begin(const Chunk& chunk, const Keys& keys, float* s) {
     const AttentionBlock& block = *keys.block;
     constexpr Index kStep = kTile * kRow<Vectors> / 4;  // of Q
-    const Index whole = keys.n / kTile * kTile;
-    alignas(64) Bf16 rest[kTile * kMostColumns];  // the keys that fill no tile: their rows, then those of rope
-    const auto copy = [&](const void* all, Index columns, Bf16* to) {
-      for (Index i = 0; i < kTile; ++i) {
-        const Bf16* const row = row_or_zeros(all, columns, keys, whole + i);
-        for (Index d = 0; d < columns; d += kKeys) _mm512_store_si512(to + i * columns + d, _mm512_loadu_si512(row + d));
-      }
+    // The keys from `whole` on are copied before they are multiplied, rows of K and then those of rope: some that fill no tile, or
+    // kKeys at a time that are widened.
+    const Index whole = kWidens ? 0 : keys.n / kTile * kTile;
+    constexpr Index kCopied = kWidens ? kKeys : kTile;
+    alignas(64) float copies[kCopied * kMostColumns / 2];
+    float* const rope_copies = copies + kCopied * block.head_dim / 2;
+    const auto copy = [&](Index first) __attribute__((always_inline)) {
+      const auto copy_rows = [&](const void* all, Index columns, float* to) __attribute__((always_inline)) {
+        for (Index i = 0; i < kCopied; ++i) {
+          const Stored* const row = row_or_zeros(all, columns, keys, first + i);
+          for (Index d = 0; d < columns; d += kKeys, to += kTile) _mm512_store_si512(to, words_at(row + d));
+        }
+      };
+      copy_rows(block.k, block.head_dim, copies);
+      if (block.rope_dim > 0) copy_rows(block.rope, block.rope_dim, rope_copies);
     };
-    if (whole < keys.n) copy(block.k, block.head_dim, rest);
-    if (whole < keys.n && block.rope_dim > 0) copy(block.rope, block.rope_dim, rest + kTile * block.head_dim);
-    const auto tile_at = [&](const void* all, Index columns, Index key, const Bf16* copied) {
-      return reinterpret_cast<const float*>(key < whole ? row_of(all, columns, block, keys.begin + key) : copied);
+    if (!kWidens && whole < keys.n) copy(whole);
+    const auto tile_at = [&](const void* all, Index columns, Index key, const float* copied) __attribute__((always_inline)) {
+      if (key >= whole) return copied + (kWidens ? key % kKeys : 0) * columns / 2;
+      return reinterpret_cast<const float*>(row_of<Stored>(all, columns, block, keys.begin + key));
     };
     const auto products = [&](auto both, Index key) __attribute__((always_inline)) {
       using Tiles = Square<both, (Vectors > 1)>;
-      const auto add_columns = [&](const void* all, Index columns, const Bf16* copied, const float* q, const Next& next) {
+      const auto add_columns = [&](const void* all, Index columns, const float* copied, const float* q, const Next& next) {
         const float *const one = tile_at(all, columns, key, copied), *const other = tile_at(all, columns, key + kTile, copied);
         Tiles::add({one, other, 2 * columns, kTile}, {q, q + kTile, kRow<Vectors>, kStep}, columns / kKeys,
                    [&](Index line) __attribute__((always_inline)) { Next::fetch(next, line); });
@@ -204,16 +224,18 @@ struct RowProducts : TileProducts, InRows {
         };
         const float* const q = chunk.q + column;
         Tiles::clear();
-        add_columns(block.k, block.head_dim, rest, q, next_of(block.k, block.head_dim, with_keys(block)));
+        add_columns(block.k, block.head_dim, copies, q, next_of(block.k, block.head_dim, with_keys(block)));
         if (block.rope_dim > 0)
-          add_columns(block.rope, block.rope_dim, rest + kTile * block.head_dim, q + block.head_dim / kKeys * kStep,
+          add_columns(block.rope, block.rope_dim, rope_copies, q + block.head_dim / kKeys * kStep,
                       next_of(block.rope, block.rope_dim, kKeys));
         Tiles::store(s + key * kPitch<Vectors> + column, kScoresRow<Vectors>);
       }
     };
     barrier();
-    for (Index key = 0; key < keys.n; key += kKeys)
+    for (Index key = 0; key < keys.n; key += kKeys) {
+      if constexpr (kWidens) copy(key), barrier();
       key + kTile < keys.n ? products(std::true_type{}, key) : products(std::false_type{}, key);
+    }
     barrier();
   }
 
@@ -234,15 +256,15 @@ struct RowProducts : TileProducts, InRows {
     using Tiles = Square<(Vectors > 1), true>;
     const AttentionBlock& block = *keys.block;
     const Index steps = round_up(keys.n, kKeys) / kKeys, columns = keys.value_dim, fetched = with_keys(block) % kKeys;
-    const Bf16* rows[kMostKeys];
+    const Stored* rows[kMostKeys];
     for (Index key = 0; key < steps * kKeys; ++key) rows[key] = row_or_zeros(block.v, columns, keys, key);
     alignas(64) float paired[2][kMostKeys * kTile];  // of these columns, and of the next
     const auto pair = [&](Index d, Index step) __attribute__((always_inline)) {
       float* const to = paired[d / kKeys % 2] + step * 2 * kTileWords;
-      const Bf16* const* const from = rows + step * kKeys;
+      const Stored* const* const from = rows + step * kKeys;
 #pragma GCC unroll 16
       for (Index i = 0; i < kTile; ++i)
-        pair_32(_mm512_loadu_si512(from[2 * i] + d), _mm512_loadu_si512(from[2 * i + 1] + d), to + i * 2 * kTile);
+        pair_32(words_at(from[2 * i] + d), words_at(from[2 * i + 1] + d), to + i * 2 * kTile);
     };
     transpose_weights<Vectors>(p, steps);
     for (Index step = 0; step < steps; ++step) pair(0, step);
@@ -266,16 +288,23 @@ struct RowProducts : TileProducts, InRows {
   }
 };
 
-void tiled_by_amx(const AttentionBlock& block) {
+template <class Stored>
+void tiled_of(const AttentionBlock& block) {
   configure(kTile, kTile);
-  if (RowProducts::takes(block)) {
+  if (RowProducts<Stored>::takes(block)) {
     AttentionBlock own = block;
     own.key_panel = own.value_panel = false;
-    tiled<Bf16, RowProducts>(own);
+    tiled<Bf16, RowProducts<Stored>>(own);
   } else {
-    tiled<Bf16, LaneProducts>(block);
+    tiled<Bf16, LaneProducts<Stored>>(block);
   }
   _tile_release();
+}
+
+void tiled_by_amx(const AttentionBlock& block) {
+  block.element == Cached::int8       ? tiled_of<Int8>(block)
+  : block.element == Cached::fp8_e4m3 ? tiled_of<Fp8E4m3>(block)
+                                      : tiled_of<Bf16>(block);
 }
 
 }  // namespace

@@ -30,10 +30,11 @@ std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, std::int64_t 
 // as half of L2 holds with their results.
 constexpr std::int64_t kMostRows = DecodeKernels<float>::kMostRows;
 constexpr std::int64_t kMostQueries = 8;
-constexpr std::int64_t kLeastWordRows = 12;  // of words: that fill enough of a vector's lanes
-constexpr std::int64_t kLeastRows = 5;       // of queries that lie in rows, where no kernel of whole rows takes them
-constexpr std::int64_t kLeastSharing = 3;    // the same where V is K
-constexpr std::int64_t kLeastInTiles = 6;    // of AMX, where V is K
+constexpr std::int64_t kLeastWordRows = 12;    // of words: that fill enough of a vector's lanes
+constexpr std::int64_t kLeastRows = 5;         // of queries that lie in rows, where no kernel of whole rows takes them
+constexpr std::int64_t kLeastSharing = 3;      // the same where V is K
+constexpr std::int64_t kLeastInTiles = 8;      // of AMX, where the cache is in one piece
+constexpr std::int64_t kLeastWideInTiles = 6;  // the same where V is K, or bytes are widened
 
 // How a thread reads its range of keys: in how many address streams, how far ahead it prefetches, and into L1 or L2. The quickest
 // way differs between CPUs: on Zen 3 eight streams without prefetches, on Zen 4 two or four with prefetches into L2, on Zen 5 two
@@ -137,7 +138,8 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const bool pages = task.pages != nullptr;
   const bool in_rows = lanes_table->in_rows && lanes_table->in_rows(most_rows, head_dim, rope_dim, head_dim, pages);
   const bool shares = task.k == task.v;
-  const std::int64_t least_in_words = lanes_table->columns > 1 && shares ? kLeastInTiles : kLeastWordRows;
+  const bool in_tiles = lanes_table->columns > 1, wide = shares || Cached::bytes(cache) == 1;
+  const std::int64_t least_in_words = in_tiles && wide ? kLeastWideInTiles : in_tiles && !pages ? kLeastInTiles : kLeastWordRows;
   const std::int64_t least_words = !in_rows ? least_in_words : shares ? kLeastSharing : kLeastRows;
   const std::int64_t lanes = lanes_table->lanes;
   // Tiles of one vector load about as much as they multiply: that pays where it is dear to widen numbers again for a few rows.

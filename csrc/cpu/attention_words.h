@@ -17,23 +17,26 @@ struct WordProducts {
   }
 
   // Where the columns of a key lie.
-  static const Bf16* row_of(const void* all, Index columns, const AttentionBlock& block, Index key) {
+  template <class T = Bf16>
+  static const T* row_of(const void* all, Index columns, const AttentionBlock& block, Index key) {
     if (block.pages) key = block.pages[key / block.page_size] * block.page_rows + key % block.page_size;
-    return static_cast<const Bf16*>(all) + key * columns;
+    return static_cast<const T*>(all) + key * columns;
   }
 
   // The numbers [first, first + 32) of a key as words; past the last one zeros.
+  template <class T = Bf16>
   static Vec some_words(const AttentionBlock& block, Index key, Index first) {
     const Index columns = block.head_dim, n = most(0, least(2 * kLanes, columns - first));
-    const Bf16* const from = row_of(block.k, columns, block, key) + first;
-    if (n == 2 * kLanes) return load(reinterpret_cast<const float*>(from));
-    if (block.rope_dim == 0) return _mm512_castsi512_ps(load_halves(from, static_cast<int>(n)));
-    alignas(64) Bf16 numbers[2 * kLanes] = {};
+    const T* const from = row_of<T>(block.k, columns, block, key) + first;
+    if (n == 2 * kLanes || block.rope_dim == 0) return _mm512_castsi512_ps(words_at(from, n));
+    alignas(64) T numbers[2 * kLanes] = {};
     const Index begin = first + n - columns, rest = least(2 * kLanes - n, block.rope_dim - begin);  // of rope
-    if (n > 0) __builtin_memcpy(numbers, from, static_cast<std::size_t>(2 * n));
-    if (rest > 0)
-      __builtin_memcpy(numbers + n, row_of(block.rope, block.rope_dim, block, key) + begin, static_cast<std::size_t>(2 * rest));
-    return load(reinterpret_cast<const float*>(numbers));
+    const auto copy = [](T* to, const T* at, Index some) {
+      if (some > 0) __builtin_memcpy(to, at, static_cast<std::size_t>(some) * sizeof(T));
+    };
+    copy(numbers, from, n);
+    copy(numbers + n, row_of<T>(block.rope, block.rope_dim, block, key) + begin, rest);
+    return _mm512_castsi512_ps(words_at(numbers));
   }
 
   // 2^x as exp2_bounded, but of degree 3 (minimax in relative error, 7.5e-5): weights are rounded to 2^-9 of themselves.

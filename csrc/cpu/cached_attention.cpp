@@ -51,8 +51,8 @@ Bound tiled(const CachedAttention& problem, Device& device) { return tiled(task_
 std::vector<KernelEntry> cached_attention_kernels() {
   std::vector<KernelEntry> all = floating_kernels<CachedAttention>(
       "tiled",
-      "a thread takes a block of queries of one KV head over the keys that they see, widened to fp32 block by block; scores and "
-      "running softmax stay in the cache, only out is written",
+      "a thread takes a block of queries of one KV head over the keys that they see, widened block by block to fp32, for AMX to "
+      "bf16; scores and running softmax stay in the cache, only out is written",
       tiled);
   for (KernelEntry& kernel : floating_kernels<CachedAttention>(
            "split_kv",

@@ -2,6 +2,7 @@
 // AVX-512. Everything is internal to the file that includes it.
 #pragma once
 
+#include "cpu/simd/bytes.h"
 #include "cpu/simd/integers.h"
 
 namespace roofline::cpu {
@@ -9,16 +10,30 @@ namespace {
 
 using Index = std::int64_t;
 
+// Numbers of a row as words of bf16, which holds each: 32 of them, or the first n and zeros.
+ROOFLINE_INLINE __m512i words_at(const Bf16* row) { return _mm512_loadu_si512(row); }
+ROOFLINE_INLINE __m512i words_at(const Int8* row) { return _mm512_castps_si512(load(reinterpret_cast<const Int8Pair*>(row))); }
+ROOFLINE_INLINE __m512i words_at(const Fp8E4m3* row) {
+  return _mm512_castps_si512(load(reinterpret_cast<const Fp8E4m3Pair*>(row)));
+}
+template <class T>
+ROOFLINE_INLINE __m512i words_at(const T* row, Index n) {
+  if (n == 2 * kLanes) return words_at(row);
+  alignas(64) T numbers[2 * kLanes] = {};
+  __builtin_memcpy(numbers, row, static_cast<std::size_t>(n) * sizeof(T));
+  return words_at(numbers);
+}
+ROOFLINE_INLINE __m512i words_at(const Bf16* row, Index n) {
+  return n == 2 * kLanes ? words_at(row) : load_halves(row, static_cast<int>(n));
+}
+
 // to[words][width] = (from[rows][columns] as words)ᵀ, zero in the lanes past the last row and in words past the last number.
 [[maybe_unused]] void transpose_words(const Bf16* from, Index rows, Index columns, float* to, Index width, Index words) {
   for (Index lane = 0; lane < width; lane += kLanes)
     for (Index word = 0; word < words; word += kLanes) {
       Vec square[kLanes];
-      const int numbers = static_cast<int>(most(0, least(2 * kLanes, columns - 2 * word)));
-      const auto row = [&](int i) {
-        const Bf16* const at = from + (lane + i) * columns + 2 * word;
-        return _mm512_castsi512_ps(numbers == 2 * kLanes ? _mm512_loadu_si512(at) : load_halves(at, numbers));
-      };
+      const Index numbers = most(0, least(2 * kLanes, columns - 2 * word));
+      const auto row = [&](int i) { return _mm512_castsi512_ps(words_at(from + (lane + i) * columns + 2 * word, numbers)); };
 #pragma GCC unroll 16
       for (int i = 0; i < kLanes; ++i) square[i] = lane + i < rows ? row(i) : zero();
       transpose(square);
@@ -64,7 +79,7 @@ ROOFLINE_INLINE void pair_32(__m512i one, __m512i next, float* to) {
 [[maybe_unused]] void pair_rows(const Bf16* one, const Bf16* next, Index columns, float* to) {
   Index d = 0;
   for (; next && d + 2 * kLanes <= columns; d += 2 * kLanes)
-    pair_32(_mm512_loadu_si512(one + d), _mm512_loadu_si512(next + d), to + d);
+    pair_32(words_at(one + d), words_at(next + d), to + d);
   for (; d < columns; d += kLanes) put(to + d, static_cast<int>(least(kLanes, columns - d)), row_pair(one, next, d, columns));
 }
 
@@ -81,7 +96,7 @@ void pack_strips(const void* from, Index stride, float* packed, Index columns, I
         const Bf16 *const one = row(2 * word), *const next = row(2 * word + 1);
         float* const to = packed + column * words + word * kStrip;
         if (next && column + kStrip <= columns)
-          pair_32(_mm512_loadu_si512(one), _mm512_loadu_si512(next), to);
+          pair_32(words_at(one), words_at(next), to);
         else
           for (Index half = 0; half < kStrip; half += kLanes) store(to + half, row_pair(one, next, half, columns - column));
       }

@@ -126,7 +126,8 @@ template <class T, class K>
 bool computes(const AttentionTiledKernels& table) {
   const bool doubles = table.word_bytes == 8;
   if (std::is_same_v<T, double> != doubles || std::is_same_v<K, double> != doubles) return false;
-  return table.of[kElementOf<T>] && (table.numbers == 1 || kCachedOf<K> == Cached::bf16);
+  const bool in_words = kCachedOf<K> == Cached::bf16 || (Cached::bytes(kCachedOf<K>) == 1 && table.columns > 1);
+  return table.of[kElementOf<T>] && (table.numbers == 1 || in_words);
 }
 double weight_step(const AttentionNaiveKernels&) { return 0; }
 double weight_step(const AttentionTiledKernels& table) { return table.numbers > 1 ? step_of(kBf16) : 0; }
@@ -275,17 +276,23 @@ TEST_P(AttentionTiledTest, FewQueriesOfWideKeys) {
     }
 }
 
-// Which AMX reads where they lie: rows of 32 columns and their multiples, in pages of 16 keys and more.
+// Which AMX reads where they lie: rows of 32 columns and their multiples, in pages of 16 keys and more, or of bytes.
 TEST_P(AttentionTiledTest, FewQueriesOfWholeTiles) {
+  const auto check_all = [&](const Shape& shape) {
+    check(table(), shape);
+    if (table().columns == 1) return;
+    check_of<Bf16, Int8>(table(), shape);
+    check_of<Bf16, Fp8>(table(), shape);
+  };
   for (const std::int64_t rows : {1, 16, 17, 33, 64})
     for (const std::int64_t keys : {15, 32, 61, 150})
       for (const std::int64_t page : {0, 16, 24, 32}) {
-        check(table(), {.group = rows, .seq_q = 1, .seq_kv = keys, .head_dim = 64, .kv_block = 64, .growth = 0.01, .rope_dim = 32,
-                        .value_dim = 256, .page_size = page});
-        check(table(), {.group = rows, .seq_q = 1, .seq_kv = keys, .head_dim = 512, .rope_dim = 64, .value_dim = 512,
-                        .page_size = page, .ranges = 3});
-        check(table(), {.group = (rows + 2) / 3, .seq_q = 3, .seq_kv = keys, .head_dim = 32, .causal = true, .kv_block = 64,
-                        .value_dim = 288, .window = 20, .page_size = page, .sinks = true, .softcap = 3});
+        check_all({.group = rows, .seq_q = 1, .seq_kv = keys, .head_dim = 64, .kv_block = 64, .growth = 0.01, .rope_dim = 32,
+                   .value_dim = 256, .page_size = page});
+        check_all({.group = rows, .seq_q = 1, .seq_kv = keys, .head_dim = 512, .rope_dim = 64, .value_dim = 512,
+                   .page_size = page, .ranges = 3});
+        check_all({.group = (rows + 2) / 3, .seq_q = 3, .seq_kv = keys, .head_dim = 32, .causal = true, .kv_block = 64,
+                   .value_dim = 288, .window = 20, .page_size = page, .sinks = true, .softcap = 3});
       }
 }
 

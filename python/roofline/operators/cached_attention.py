@@ -266,6 +266,8 @@ class CachedAttention(Operator):
             {**narrow, "kv_dtype": "int8"},
             {**narrow, "batch": 2, "seq_q": 8, "head_dim": 96, "page_size": 32, "kv_dtype": "fp8_e4m3"},
             {**narrow, "seq_q": 90, "head_dim": 24, "page_size": 32, "window": 33, "kv_dtype": "fp8_e4m3"},
+            {**narrow, "seq_q": 70, "head_dim": 72, "page_size": 16, "kv_dtype": "int8"},
+            {**narrow, "seq_q": 4, "head_dim": 64, "window": 128, "sinks": True, "page_size": 8, "kv_dtype": "int8"},
         )
         halves = ("bf16", "fp16")
         return (
