@@ -1,5 +1,4 @@
-// Products of bf16 by the tiles of AMX, 32 x 32 results in four of them, and rows of words turned into tiles. Everything is
-// internal to the file that includes it.
+// Rows of words of bf16 turned into tiles of AMX, and back. Everything is internal to the file that includes it.
 #pragma once
 
 #include "cpu/amx_tiles.h"
@@ -9,58 +8,8 @@
 namespace roofline::cpu {
 namespace {
 
-constexpr Index kTileWords = kTile * kTile;
 constexpr Index kPairedRows = 2 * kTile;  // that a tile of pairs holds, and that two tiles of c do
 
-// Tiles of an operand, `step` words apart along the product, and the ones beside them at `other`; their rows are `row` bytes apart.
-struct TileOperand {
-  const float *at, *other;
-  Index row, step;
-};
-
-// Tiles 0 to 3 are 16 or 32 rows x 16 or 32 columns of c, whose rows are `row` bytes apart.
-template <bool Rows, bool Columns>
-struct Square {
-  ROOFLINE_INLINE void clear() {
-    _tile_zero(0);
-    if constexpr (Columns) _tile_zero(1);
-    if constexpr (Rows) _tile_zero(2);
-    if constexpr (Rows && Columns) _tile_zero(3);
-  }
-  ROOFLINE_INLINE void load(const float* c, Index row) {
-    const float* const below = c + kTile * row / 4;
-    _tile_loadd(0, c, row);
-    if constexpr (Columns) _tile_loadd(1, c + kTile, row);
-    if constexpr (Rows) _tile_loadd(2, below, row);
-    if constexpr (Rows && Columns) _tile_loadd(3, below + kTile, row);
-  }
-  // Adds the product of `steps` tiles; between(step) runs beside them.
-  template <class F>
-  ROOFLINE_INLINE void add(const TileOperand& a, const TileOperand& b, Index steps, const F& between) {
-    for (Index step = 0; step < steps; ++step) {
-      _tile_loadd(4, a.at + step * a.step, a.row);
-      _tile_loadd(6, b.at + step * b.step, b.row);
-      _tile_dpbf16ps(0, 4, 6);
-      if constexpr (Columns) {
-        _tile_loadd(7, b.other + step * b.step, b.row);
-        _tile_dpbf16ps(1, 4, 7);
-      }
-      if constexpr (Rows) {
-        _tile_loadd(5, a.other + step * a.step, a.row);
-        _tile_dpbf16ps(2, 5, 6);
-        if constexpr (Columns) _tile_dpbf16ps(3, 5, 7);
-      }
-      between(step);
-    }
-  }
-  ROOFLINE_INLINE void store(float* c, Index row) {
-    float* const below = c + kTile * row / 4;
-    _tile_stored(0, c, row);
-    if constexpr (Columns) _tile_stored(1, c + kTile, row);
-    if constexpr (Rows) _tile_stored(2, below, row);
-    if constexpr (Rows && Columns) _tile_stored(3, below + kTile, row);
-  }
-};
 constexpr auto kNothing = [](Index) __attribute__((always_inline)) {};
 
 // to[rows][pitch] = (from[2 kLanes][width] scale)ᵀ.

@@ -9,24 +9,23 @@
 namespace roofline::cpu {
 namespace {
 
-constexpr Index kColumns = 2 * kTile;   // of a strip
-constexpr Index kRowOfB = 4 * kColumns;  // bytes of a row of words of a strip
+constexpr Index kColumns = 2 * kTile;       // of a strip
+constexpr Index kRowOfB = 4 * kColumns;     // bytes of a row of words of a strip
+constexpr Index kStepOfB = kTile * kRowOfB;  // of the rows that a product of tiles takes
 
-#define ROOFLINE_ADD_PRODUCT(Integers, c, a, b) \
-  if constexpr (Integers)                       \
-    _tile_dpbssd(c, a, b);                      \
-  else                                          \
-    _tile_dpbf16ps(c, a, b)
-
-// Both column tiles of a strip from row `b` on.
-#define ROOFLINE_LOAD_COLUMNS(b)  \
-  _tile_loadd(6, (b), kRowOfB);   \
-  _tile_loadd(7, (b) + kTileBytes, kRowOfB)
+// The columns of a strip from row `b` on.
+ROOFLINE_INLINE TileOperand columns_at(const char* b) {
+  const auto* const words = reinterpret_cast<const float*>(b);
+  return {words, words + kTile, kRowOfB, kStepOfB / 4};
+}
 
 // rows x columns of c from, and to, 32 x 32 numbers side by side.
 void copy_c(float* c, Index stride, Index rows, Index columns, float (*square)[kColumns], bool out) {
   for (Index r = 0; r < rows; ++r)
     __builtin_memcpy(out ? c + r * stride : square[r], out ? square[r] : c + r * stride, static_cast<std::size_t>(columns) * 4);
+}
+void put_strip(const GemmPart& part, Index strip, Index rows, float (*from)[kColumns]) {
+  copy_c(part.c + strip * kColumns, part.c_stride, rows, least(kColumns, part.columns - strip * kColumns), from, true);
 }
 
 // Into L2: tile loads alone keep too few lines in flight while memory is busy.
@@ -34,64 +33,56 @@ ROOFLINE_INLINE void fetch(const char* from, Index bytes) {
   for (Index line = 0; line < bytes; line += 64) __builtin_prefetch(from + line, 0, 2);
 }
 
-// A strip and, with `Other`, another one at a time: two address streams, which up to 16 rows of c leave tiles for.
-template <bool Integers, bool Other>
-ROOFLINE_INLINE void strips(const GemmPart& part, Index one, Index other) {
-  const char *a = static_cast<const char*>(part.a), *b = static_cast<const char*>(part.b) + one * part.inner * kRowOfB;
-  const char* const from_other = static_cast<const char*>(part.b) + other * part.inner * kRowOfB;
-  const Index row_words = part.row_words();
-  const bool second = Other || part.rows > kTile;
-  constexpr Index kAhead = kInFlight / (Other ? 2 : 1);
-  _tile_zero(0);
-  _tile_zero(1);
-  if (second) {
-    _tile_zero(2);
-    _tile_zero(3);
-  }
+// Two strips at a time: two address streams, which up to 16 rows of c leave tiles for.
+template <bool Integers>
+ROOFLINE_INLINE void two_strips(const GemmPart& part, Index one, Index other) {
+  const auto* const a = static_cast<const char*>(part.a);
+  const auto b_of = [&](Index strip) { return static_cast<const char*>(part.b) + strip * part.inner * kRowOfB; };
+  const char *const b = b_of(one), *const next = b_of(other);
+  Square<true, true>::clear();
   for (Index k = 0; k < part.inner; k += kTile) {
-    fetch(b + k * kRowOfB + kAhead, kTile * kRowOfB);
-    if (Other) fetch(from_other + k * kRowOfB + kAhead, kTile * kRowOfB);
-    _tile_loadd(4, a + 4 * k, 4 * row_words);
-    ROOFLINE_LOAD_COLUMNS(b + k * kRowOfB);
+    fetch(b + k * kRowOfB + kInFlight / 2, kStepOfB);
+    fetch(next + k * kRowOfB + kInFlight / 2, kStepOfB);
+    _tile_loadd(4, a + 4 * k, 4 * part.row_words());
+    _tile_loadd(6, b + k * kRowOfB, kRowOfB);
+    _tile_loadd(7, b + k * kRowOfB + kTileBytes, kRowOfB);
     ROOFLINE_ADD_PRODUCT(Integers, 0, 4, 6);
     ROOFLINE_ADD_PRODUCT(Integers, 1, 4, 7);
-    if (!second) continue;
-    if constexpr (Other) {
-      ROOFLINE_LOAD_COLUMNS(from_other + k * kRowOfB);
-      ROOFLINE_ADD_PRODUCT(Integers, 2, 4, 6);
-      ROOFLINE_ADD_PRODUCT(Integers, 3, 4, 7);
-    } else {
-      _tile_loadd(5, a + 4 * (kTile * row_words + k), 4 * row_words);
-      ROOFLINE_ADD_PRODUCT(Integers, 2, 5, 6);
-      ROOFLINE_ADD_PRODUCT(Integers, 3, 5, 7);
-    }
+    _tile_loadd(6, next + k * kRowOfB, kRowOfB);
+    _tile_loadd(7, next + k * kRowOfB + kTileBytes, kRowOfB);
+    ROOFLINE_ADD_PRODUCT(Integers, 2, 4, 6);
+    ROOFLINE_ADD_PRODUCT(Integers, 3, 4, 7);
   }
   alignas(64) float square[2 * kTile][kColumns];
-  _tile_stored(0, square[0], kRowOfB);
-  _tile_stored(1, square[0] + kTile, kRowOfB);
-  if (second) {
-    _tile_stored(2, square[kTile], kRowOfB);
-    _tile_stored(3, square[kTile] + kTile, kRowOfB);
-  }
+  Square<true, true>::store(square[0], kRowOfB);
   barrier();
-  const auto put_strip = [&](Index strip, Index rows, float(*from)[kColumns]) {
-    copy_c(part.c + strip * kColumns, part.c_stride, rows, least(kColumns, part.columns - strip * kColumns), from, true);
-  };
-  put_strip(one, Other ? part.rows : least(part.rows, 2 * kTile), square);
-  if (Other) put_strip(other, part.rows, square + kTile);
+  put_strip(part, one, part.rows, square);
+  put_strip(part, other, part.rows, square + kTile);
 }
 
 template <bool Integers>
 void few_tiles(const GemmPart& part) {
   const int rows = static_cast<int>(part.rows);
   if (rows > kTile) {
+    using Tiles = Square<true, true, Integers>;
+    const auto* const a = static_cast<const float*>(part.a);
+    const Index row_words = part.row_words();
     configure(kTile, rows - kTile);
-    for (Index s = part.first; s < part.last; ++s) strips<Integers, false>(part, s, s);
+    for (Index s = part.first; s < part.last; ++s) {
+      const char* const b = static_cast<const char*>(part.b) + s * part.inner * kRowOfB;
+      Tiles::clear();
+      Tiles::add({a, a + kTile * row_words, 4 * row_words, kTile}, columns_at(b), part.inner / kTile,
+                 [&](Index step) __attribute__((always_inline)) { fetch(b + step * kStepOfB + kInFlight, kStepOfB); });
+      alignas(64) float square[2 * kTile][kColumns];
+      Tiles::store(square[0], kRowOfB);
+      barrier();
+      put_strip(part, s, rows, square);
+    }
   } else {
     configure(rows, rows);
     const Index each = (part.last - part.first) / 2;
-    for (Index i = 0; i < each; ++i) strips<Integers, true>(part, part.first + i, part.first + each + i);
-    if (part.first + 2 * each < part.last) strips<Integers, true>(part, part.last - 1, part.last - 1);
+    for (Index i = 0; i < each; ++i) two_strips<Integers>(part, part.first + i, part.first + each + i);
+    if (part.first + 2 * each < part.last) two_strips<Integers>(part, part.last - 1, part.last - 1);
   }
   _tile_release();
 }
@@ -108,45 +99,6 @@ void pack_tiles(const GemmPart& part, Index k, Index n, float* to) {
       else
         __builtin_memset(into, 0, kTileBytes);
     }
-}
-
-// 32 x 32, or 16 x 32, of c = or += the product of n words along inner. Prefetches `each` bytes from `next` on at every step.
-template <bool Integers>
-ROOFLINE_INLINE void square_product(const float* a, Index n, const char* b, bool second, float* c, Index stride, bool first,
-                                    const char* next, Index each) {
-  char* const at = reinterpret_cast<char*>(c);
-  const Index row = 4 * stride, half = kTile * row;
-  if (first) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, at, row);
-    _tile_loadd(1, at + kTileBytes, row);
-    if (second) {
-      _tile_loadd(2, at + half, row);
-      _tile_loadd(3, at + half + kTileBytes, row);
-    }
-  }
-  for (Index k = 0; k < n; k += kTile) {
-    fetch(next + k / kTile * each, each);
-    _tile_loadd(4, a + k * kTile, kTileBytes);
-    ROOFLINE_LOAD_COLUMNS(b + k * kRowOfB);
-    ROOFLINE_ADD_PRODUCT(Integers, 0, 4, 6);
-    ROOFLINE_ADD_PRODUCT(Integers, 1, 4, 7);
-    if (!second) continue;
-    _tile_loadd(5, a + (n + k) * kTile, kTileBytes);
-    ROOFLINE_ADD_PRODUCT(Integers, 2, 5, 6);
-    ROOFLINE_ADD_PRODUCT(Integers, 3, 5, 7);
-  }
-  _tile_stored(0, at, row);
-  _tile_stored(1, at + kTileBytes, row);
-  if (second) {
-    _tile_stored(2, at + half, row);
-    _tile_stored(3, at + half + kTileBytes, row);
-  }
-  barrier();
 }
 
 // part.to[row ..][column ..] = the sums of `columns` columns.
@@ -188,8 +140,18 @@ void block_of_tiles(const GemmPart& part) {
         float* const c = part.c + row * part.c_stride + s * kColumns;
         alignas(64) float square[2 * kTile][kColumns];
         if (!whole && k > 0) copy_c(c, part.c_stride, rows, columns, square, false), barrier();
-        square_product<Integers>(tiles + row * n, n, b, second, whole ? c : square[0], whole ? part.c_stride : kColumns, k == 0,
-                                 next.from, each);
+        const float* const a = tiles + row * n;
+        float* const sums = whole ? c : square[0];
+        const Index sums_row = 4 * (whole ? part.c_stride : kColumns);
+        const auto product = [&](auto both) __attribute__((always_inline)) {
+          using Tiles = Square<both, true, Integers>;
+          k == 0 ? Tiles::clear() : Tiles::load(sums, sums_row);
+          Tiles::add({a, a + n * kTile, kTileBytes, kTileWords}, columns_at(b), n / kTile,
+                     [&](Index step) __attribute__((always_inline)) { fetch(next.from + step * each, each); });
+          Tiles::store(sums, sums_row);
+        };
+        second ? product(std::true_type{}) : product(std::false_type{});
+        barrier();
         next.from += n / kTile * each;
         if (!whole && !alone) copy_c(c, part.c_stride, rows, columns, square, true);
         if (last) narrow_tile(part, alone ? square[0] : c, alone ? kColumns : part.c_stride, row, rows, s * kColumns, columns);
