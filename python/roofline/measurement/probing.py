@@ -138,7 +138,7 @@ def _once(candidate: Ready) -> float:
 
 
 def _shares(rounds: list[list[float]]) -> list[tuple[float, ...]]:
-    """Of each candidate its rate over the sum of all rates of a round, round by round."""
+    """Each candidate's share of the sum of all rates, round by round."""
     return list(zip(*([rate / sum(each) for rate in each] for each in rounds), strict=True))
 
 
