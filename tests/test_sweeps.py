@@ -85,8 +85,9 @@ def test_what_cannot_run_is_a_result() -> None:
 
 def test_progress_is_told() -> None:
     seen: list[tuple[int, int, str]] = []
-    told = lambda *step: seen.append(step)  # noqa: E731
-    roofline.sweep(Relu(), elements=[64, 128], device="cpu", cache_state="warm", policy=FAST, progress=told)
+    roofline.sweep(
+        Relu(), elements=[64, 128], device="cpu", cache_state="warm", policy=FAST, progress=lambda *step: seen.append(step)
+    )
     assert [(done, total) for done, total, _ in seen] == [(0, 2), (1, 2), (2, 2)]
     assert "elements=128" in seen[1][2]
 

@@ -97,6 +97,10 @@ def runs_right(seed: int, times: int = 1, **options: Any) -> None:
         assert np.allclose(roofline.run(problem, x=x, **options)["y"], expected, rtol=1e-5, atol=1e-9)
 
 
+def measured() -> roofline.Measurement:
+    return roofline.measure(Softmax(rows=8, columns=8), policy=FAST, cache_state="warm")
+
+
 def test_run_is_right_from_any_number_of_threads() -> None:
     together(lambda thread: runs_right(thread, 100, threads=1 + thread % 2), 8)
 
@@ -165,7 +169,6 @@ def test_a_callable_may_run_kernels_on_its_own_thread_and_on_others() -> None:
 
 
 def test_a_callable_that_measures_is_refused() -> None:
-    measured = lambda: roofline.measure(Softmax(rows=8, columns=8), policy=FAST, cache_state="warm")  # noqa: E731
     with pytest.raises(Error, match="called by the callable that is being measured"):
         roofline.measure_callable(measured, flops=1, bytes=1, policy=FAST)
     with pytest.raises(Error, match="another thread has measured a callable for more than 5 s"):
@@ -178,14 +181,14 @@ def test_a_callable_that_measures_is_refused() -> None:
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # a fork beside threads, which is what is tested
 def test_a_child_forked_while_others_run_and_measure() -> None:
     stop = threading.Event()
-    roofline.measure(Softmax(rows=8, columns=8), policy=FAST, cache_state="warm")  # no fork in the middle of a first import
+    measured()  # no fork in the middle of a first import
 
     def work(thread: int) -> None:
         while not stop.is_set():
             if thread:
                 runs_right(thread, 5)
             else:
-                roofline.measure(Softmax(rows=8, columns=8), policy=FAST, cache_state="warm")
+                measured()
 
     with ThreadPoolExecutor(3) as pool:
         busy = [pool.submit(work, thread) for thread in range(3)]
@@ -196,7 +199,7 @@ def test_a_child_forked_while_others_run_and_measure() -> None:
                     signal.alarm(60)
                     try:
                         runs_right(7, 5)
-                        assert roofline.measure(Softmax(rows=8, columns=8), policy=FAST, cache_state="warm").correctness["passed"]
+                        assert measured().correctness["passed"]
                         os._exit(0)
                     finally:
                         os._exit(1)

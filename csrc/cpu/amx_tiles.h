@@ -17,6 +17,7 @@ constexpr Index kTile = 16;              // rows of a tile, and words of each
 constexpr Index kTileBytes = 4 * kTile;  // of a row of a tile
 constexpr Index kTileWords = kTile * kTile;
 
+// Tile c += a b. A macro, since GCC's instructions write the numbers of tiles into assembly as they stand.
 #define ROOFLINE_ADD_PRODUCT(Integers, c, a, b) \
   if constexpr (Integers)                       \
     _tile_dpbssd(c, a, b);                      \
@@ -46,7 +47,8 @@ struct TileOperand {
   Index row, step;
 };
 
-// Tiles 0 to 3 are 16 or 32 rows x 16 or 32 columns of c, whose rows are `row` bytes apart. Integers: products of int8, else of bf16.
+// Tiles 0 to 3 are 16 or 32 rows x 16 or 32 columns of c, whose rows are `row` bytes apart. Integers: products of int8, else of
+// bf16.
 template <bool Rows, bool Columns, bool Integers = false>
 struct Square {
   ROOFLINE_INLINE void clear() {

@@ -1,7 +1,7 @@
 // Attention of bf16 by the tiles of AMX, 32 x 32 results in four of them: S = K Qᵀ, then O += P V for few queries of many
 // columns, whose K and V are read where they lie, and Oᵀ += Vᵀ P for others, whose K and V are gathered as tiles: [16 keys]
 // [16 words of head_dim] one after the other, [16 columns][16 pairs of keys] likewise; what is beyond the last is 0. Q is rows of
-// words with the queries side by side, and so is P until it is transposed. K and V of bytes are widened to bf16, which holds each.
+// words with the queries side by side, and so is P until it is transposed. K and V of 8 bits are widened to bf16, exactly.
 #include "cpu/amx_products.h"
 #include "cpu/attention_words.h"
 
@@ -148,7 +148,7 @@ struct LaneProducts : TileProducts, InLanes {
 template <class Stored>
 struct RowProducts : TileProducts, InRows {
   static constexpr Index kMostColumns = 1024, kMostKeys = 256;
-  static constexpr bool kWidens = sizeof(Stored) == 1;
+  static constexpr bool kWidens = sizeof(Stored) == 1;  // then rows of K are copied as bf16, and V is widened while it is paired
 
   // Whether K and V lie in whole tiles, of so many columns that it pays: each chunk of queries reads and pairs V anew.
   static bool takes(const AttentionBlock& block) {

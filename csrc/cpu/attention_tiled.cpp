@@ -17,8 +17,8 @@ Choice<Table> choose_tiled(DType dtype, [[maybe_unused]] Element queries, [[mayb
   if (dtype == DType::fp64) return choose<Table>(ROOFLINE_TABLES(attention_doubles));
   [[maybe_unused]] const bool bf16 = queries == kBf16 && cache == Cached::bf16;
 #if defined(ROOFLINE_HAVE_amx)
-  const bool held = cache != Cached::fp32 && cache != Cached::fp16;  // by numbers of bf16
-  if (queries == kBf16 && held && has(Isa::amx)) return {Isa::amx, &attention_amx};
+  const bool exact = cache == Cached::bf16 || Cached::bytes(cache) == 1;  // in bf16
+  if (queries == kBf16 && exact && has(Isa::amx)) return {Isa::amx, &attention_amx};
 #endif
 #if defined(ROOFLINE_HAVE_avx512_bf16)
   if (bf16 && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &attention_pairs_avx512_bf16};

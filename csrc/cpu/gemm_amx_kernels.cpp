@@ -101,6 +101,17 @@ void pack_tiles(const GemmPart& part, Index k, Index n, float* to) {
     }
 }
 
+// 32 x 32 sums of c, or 16 x 32, = or += the product of n words along inner; fetches `each` bytes from `next` on at every step.
+template <bool Rows, bool Integers>
+void square_product(const float* a, Index n, const char* b, float* c, Index stride, bool first, const char* next, Index each) {
+  using Tiles = Square<Rows, true, Integers>;
+  first ? Tiles::clear() : Tiles::load(c, 4 * stride);
+  Tiles::add({a, a + n * kTile, kTileBytes, kTileWords}, columns_at(b), n / kTile,
+             [&](Index step) __attribute__((always_inline)) { fetch(next + step * each, each); });
+  Tiles::store(c, 4 * stride);
+  barrier();
+}
+
 // part.to[row ..][column ..] = the sums of `columns` columns.
 template <class Half>
 void narrow_sums(const GemmPart& part, const float* sums, Index stride, Index row, Index rows, Index column, Index columns) {
@@ -136,22 +147,12 @@ void block_of_tiles(const GemmPart& part) {
       for (Index row = 0; row < part.rows; row += 2 * kTile) {
         const Index rows = least(2 * kTile, part.rows - row);
         const bool last = part.to && k + n == part.inner, alone = last && k == 0;  // then c is not needed
-        const bool second = rows > kTile, whole = columns == kColumns && rows % kTile == 0 && !alone;
+        const bool whole = columns == kColumns && rows % kTile == 0 && !alone;
         float* const c = part.c + row * part.c_stride + s * kColumns;
         alignas(64) float square[2 * kTile][kColumns];
         if (!whole && k > 0) copy_c(c, part.c_stride, rows, columns, square, false), barrier();
-        const float* const a = tiles + row * n;
-        float* const sums = whole ? c : square[0];
-        const Index sums_row = 4 * (whole ? part.c_stride : kColumns);
-        const auto product = [&](auto both) __attribute__((always_inline)) {
-          using Tiles = Square<both, true, Integers>;
-          k == 0 ? Tiles::clear() : Tiles::load(sums, sums_row);
-          Tiles::add({a, a + n * kTile, kTileBytes, kTileWords}, columns_at(b), n / kTile,
-                     [&](Index step) __attribute__((always_inline)) { fetch(next.from + step * each, each); });
-          Tiles::store(sums, sums_row);
-        };
-        second ? product(std::true_type{}) : product(std::false_type{});
-        barrier();
+        const auto product = rows > kTile ? square_product<true, Integers> : square_product<false, Integers>;
+        product(tiles + row * n, n, b, whole ? c : square[0], whole ? part.c_stride : kColumns, k == 0, next.from, each);
         next.from += n / kTile * each;
         if (!whole && !alone) copy_c(c, part.c_stride, rows, columns, square, true);
         if (last) narrow_tile(part, alone ? square[0] : c, alone ? kColumns : part.c_stride, row, rows, s * kColumns, columns);

@@ -10,7 +10,7 @@ namespace {
 
 using Index = std::int64_t;
 
-// Numbers of a row as words of bf16, which holds each: 32 of them, or the first n and zeros.
+// 32 numbers of a row, or the first n and zeros, as words of bf16; those of 8 bits are exact in it.
 ROOFLINE_INLINE __m512i words_at(const Bf16* row) { return _mm512_loadu_si512(row); }
 ROOFLINE_INLINE __m512i words_at(const Int8* row) { return _mm512_castps_si512(load(reinterpret_cast<const Int8Pair*>(row))); }
 ROOFLINE_INLINE __m512i words_at(const Fp8E4m3* row) {
