@@ -60,7 +60,7 @@ if("avx512" IN_LIST ROOFLINE_ISAS)
   roofline_extra_kernels(avx512_vnni "vpdpbusd %zmm0, %zmm1, %zmm2" fma gemm_quads quantized)
   roofline_extra_kernels(avx512_bf16 "vdpbf16ps %zmm0, %zmm1, %zmm2" fma attention_pairs backward_pairs decode_pairs gemm_pairs rows)
   roofline_extra_kernels(avx512_fp16 "vfmadd231ph %zmm0, %zmm1, %zmm2" fma)
-  set(amx_kernels attention_amx backward_amx fma_amx gemm_amx)
+  set(amx_kernels attention_amx backward_amx fma_amx gemm_amx quantized_amx)
   if(ROOFLINE_EMULATE_AMX)
     set(tests ${CMAKE_CURRENT_SOURCE_DIR}/tests/cpp)
     set(ROOFLINE_FLAGS_amx -O1 -mavx2 -mfma -mf16c -Wno-psabi "SHELL:-DROOFLINE_SIMDE -include ${tests}/simde_avx512.h"

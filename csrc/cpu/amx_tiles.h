@@ -17,6 +17,11 @@ constexpr Index kTile = 16;              // rows of a tile, and words of each
 constexpr Index kTileBytes = 4 * kTile;  // of a row of a tile
 constexpr Index kTileWords = kTile * kTile;
 
+// Into L2: tile loads alone keep too few lines in flight while memory is busy.
+ROOFLINE_INLINE void fetch(const char* from, Index bytes) {
+  for (Index line = 0; line < bytes; line += 64) __builtin_prefetch(from + line, 0, 2);
+}
+
 // Tile c += a b. A macro, since GCC's instructions write the numbers of tiles into assembly as they stand.
 #define ROOFLINE_ADD_PRODUCT(Integers, c, a, b) \
   if constexpr (Integers)                       \
@@ -27,18 +32,21 @@ constexpr Index kTileWords = kTile * kTile;
 // GCC's tile instructions neither say that they read memory nor that they write it.
 ROOFLINE_INLINE void barrier() { asm volatile("" : : : "memory"); }
 
-// Tiles 0 to 3: c, as [row tile][column tile]; 4, 5: rows of a; 6, 7: columns of b. first, second: rows of both row tiles.
-[[maybe_unused]] void configure(int first, int second) {
+// Rows of each tile; 0: it is not used.
+[[maybe_unused]] void configure(const int (&rows)[8]) {
   struct alignas(64) {
     std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
     std::uint16_t row_bytes[16] = {};
     std::uint8_t rows[16] = {};
   } given;
-  const int rows[8] = {first, first, second, second, first, second, kTile, kTile};
   for (int i = 0; i < 8; ++i)
     if (rows[i] > 0) given.row_bytes[i] = kTileBytes, given.rows[i] = static_cast<std::uint8_t>(rows[i]);
   barrier();
   _tile_loadconfig(&given);
+}
+// Tiles 0 to 3: c, as [row tile][column tile]; 4, 5: rows of a; 6, 7: columns of b. first, second: rows of both row tiles.
+[[maybe_unused]] void configure(int first, int second) {
+  configure({first, first, second, second, first, second, kTile, kTile});
 }
 
 // Tiles of an operand, `step` words apart along the product, and the ones beside them at `other`; their rows are `row` bytes apart.

@@ -28,11 +28,6 @@ void put_strip(const GemmPart& part, Index strip, Index rows, float (*from)[kCol
   copy_c(part.c + strip * kColumns, part.c_stride, rows, least(kColumns, part.columns - strip * kColumns), from, true);
 }
 
-// Into L2: tile loads alone keep too few lines in flight while memory is busy.
-ROOFLINE_INLINE void fetch(const char* from, Index bytes) {
-  for (Index line = 0; line < bytes; line += 64) __builtin_prefetch(from + line, 0, 2);
-}
-
 // Two strips at a time: two address streams, which up to 16 rows of c leave tiles for.
 template <bool Integers>
 ROOFLINE_INLINE void two_strips(const GemmPart& part, Index one, Index other) {

@@ -133,6 +133,13 @@ struct QuantizedKernels {
   FixedPoint fixed[2][3];
 };
 
+// As FixedPoint::few, by tiles: of two and three digits, any number of rows; a then has rows up to a multiple of 16.
+struct QuantizedTiles {
+  static constexpr std::int64_t kRows = 16, kInner = 64;  // that a tile takes: of a, and along inner
+
+  void (*few[2][2])(const QuantizedPart&);
+};
+
 ROOFLINE_DECLARE_TABLES(GemmKernels, gemm);
 #if defined(ROOFLINE_HAVE_avx512_bf16)
 extern const GemmKernels gemm_pairs_avx512_bf16;
@@ -143,6 +150,7 @@ extern const QuantizedKernels quantized_avx512_vnni;  // adds four products of b
 #endif
 #if defined(ROOFLINE_HAVE_amx)
 extern const GemmKernels gemm_amx;
+extern const QuantizedTiles quantized_tiles_amx;
 #endif
 ROOFLINE_DECLARE_TABLES(QuantizedKernels, quantized);
 

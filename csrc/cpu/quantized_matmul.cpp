@@ -27,6 +27,10 @@ constexpr std::int64_t kDigitColumns = 512;  // fewer gain less from digits of f
 // Numbers of a that a thread rather prepares again than wakes others, and fetches what they have written.
 constexpr std::int64_t kMadeAgain = 1024;
 
+// Rows of a for tiles of AMX: fewer wait for memory, longer for 8 bits than two digits do; with more of bf16, weights rounded to it
+// take fewer instructions. A group shorter than a tile leaves it partly empty, and the least is so many times as large.
+[[maybe_unused]] constexpr std::int64_t kLeastInTiles = 5, kLeastOfBytes = 7, kMostInTiles = 64, kLeastGroup = 32;
+
 // The launch for which a thread has prepared its own copy of a.
 struct alignas(64) Prepared {
   std::int64_t launch = 0;
@@ -109,9 +113,23 @@ void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const Ge
 
 int which_of(const QuantizedMatmul& problem) { return problem.b_dtype == DType::int8 ? 0 : 1; }
 
+// Kernels of tiles where this CPU has them and they are faster, or null.
+const QuantizedTiles* tiles_for([[maybe_unused]] const QuantizedMatmul& problem, [[maybe_unused]] const QuantizedKernels& table) {
+#if defined(ROOFLINE_HAVE_amx)
+  const bool two_digits = problem.dtype != DType::fp32;
+  const std::int64_t least = two_digits && problem.b_dtype == DType::int8 ? kLeastOfBytes : kLeastInTiles;
+  const std::int64_t filled = parts_of(problem.group, QuantizedTiles::kInner) * QuantizedTiles::kInner;
+  const bool many = problem.dtype == DType::bf16 && problem.rows > kMostInTiles;
+  const bool fills = problem.group >= kLeastGroup && problem.rows >= parts_of(least * filled, problem.group);
+  if (has(Isa::amx) && table.fixed[0][1].numbers && fills && !many) return &quantized_tiles_amx;
+#endif
+  return nullptr;
+}
+
 const FixedPoint& fixed_point_of(const QuantizedMatmul& problem, const QuantizedKernels& table) {
   const auto& fixed = table.fixed[which_of(problem)];
   if (problem.dtype == DType::fp32) return fixed[2];
+  if (tiles_for(problem, table)) return fixed[1];
   // Two digits meet weights of 8 bits as they lie; but memory gives these faster to two to four rows that widen them to pairs, and
   // 4 bits to one row. Digits need fewer instructions for 4 bits, but a tile of them holds half as many rows.
   const std::int64_t rows = problem.rows;
@@ -126,6 +144,7 @@ const FixedPoint& fixed_point_of(const QuantizedMatmul& problem, const Quantized
 // four numbers, not four, and b is taken apart in a third of the instructions, or in none; 8 bits of few columns gain
 // less by that than one row of digits costs.
 bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, const QuantizedKernels& table) {
+  if (tiles_for(problem, table)) return true;
   const std::int64_t most = std::max(table.tile_rows, 2 * (table.tile_rows - 2));
   if (problem.dtype == DType::fp32)
     return fixed_point_of(problem, table).numbers && problem.rows <= GemmKernels::kMostFewRows &&
@@ -152,36 +171,41 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   const int which = which_of(problem);
   const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner, strips = packing.strips;
 
+  const QuantizedTiles* const tiles = tiles_for(problem, *table);
   const bool few = fixed || rows <= GemmKernels::kMostFewRows;
-  const Streams streams = few ? streams_of_few_bits(*table, device) : Streams{};
+  const Streams streams = few && !tiles ? streams_of_few_bits(*table, device) : Streams{};
   const bool summed = fixed || rows <= table->tile_rows;  // a over chunks of groups
   // The longer a chunk is, the fewer times its sums meet scales: up to what is in flight.
   const int most_longer = summed ? 2 : 0;
   int longer = 0;
   while (longer < most_longer && streams.count << longer < GemmKernels::kMostStreams) ++longer;
   const std::int64_t chunk = table->chunk[which] << longer;
+  // In fixed point: planes of a, with scales beside the sums.
+  const FixedPoint* const as = &fixed_point_of(problem, *table);
+  const std::int64_t words = fixed ? as->words(problem.group, problem.groups) : 0;  // of a row
   const Blocks most = blocks_of(table->width, table->tile_rows, 1, device.caches());
-  const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
+  const std::int64_t tile_rows = tiles ? QuantizedTiles::kRows : table->tile_rows;
+  const std::int64_t most_rows = tiles ? std::max(device.caches().l2_bytes / 2 / (4 * words), tile_rows) : few ? rows : most.rows;
+  const std::int64_t row_parts = parts_of(rows, most_rows);
   const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), row_parts);
   const std::int64_t least_parts = few ? 1 : parts_of(strips, kMostColumns / table->width);
   // Whole sets of streams where there are enough strips for them.
   const std::int64_t most_parts =
       few ? std::max<std::int64_t>(strips / streams.count, std::min<std::int64_t>(strips, device.threads())) : strips;
   const std::int64_t column_parts = std::min(std::max(least_parts, wanted), most_parts);
-  const std::int64_t row_block = std::min(rows, parts_of(parts_of(rows, table->tile_rows), row_parts) * table->tile_rows);
+  const std::int64_t row_block = std::min(rows, parts_of(parts_of(rows, tile_rows), row_parts) * tile_rows);
   const std::int64_t inner_block = few ? 0 : std::min(inner, most.inner);
   const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
-  const std::int64_t sums = whole_pages((few ? plain.few_floats(rows) : plain.block_floats(row_block, inner_block)) * 4);
+  const std::int64_t sums = whole_pages((few ? plain.few_floats(row_block) : plain.block_floats(row_block, inner_block)) * 4);
   const std::int64_t thread_bytes = sums + (rounded ? whole_pages(product({row_block, part_columns, 4}, "quantized_matmul: sums")) : 0);
   // Few rows: a in fp32, and its sums over groups.
   const bool widened = few && type != Stored::fp32;
   const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "quantized_matmul: a in fp32")) : 0;
   const std::int64_t sums_of_a =
       summed ? product({rows, problem.groups, parts_of(problem.group, chunk), 4}, "quantized_matmul: sums of a") : 0;
-  // In fixed point: planes of a, with scales beside the sums.
-  const FixedPoint* const as = &fixed_point_of(problem, *table);
-  const std::int64_t words = fixed ? as->words(problem.group, problem.groups) : 0;  // of a row
-  const std::int64_t scales_of_a = fixed ? sums_of_a : 0, word_bytes = product({rows, words, 4}, "quantized_matmul: a in fixed point");
+  const std::int64_t scales_of_a = fixed ? sums_of_a : 0;
+  const std::int64_t word_rows = tiles ? parts_of(rows, tile_rows) * tile_rows : rows;
+  const std::int64_t word_bytes = product({word_rows, words, 4}, "quantized_matmul: a in fixed point");
   // Each thread makes its own of a small a.
   const std::int64_t copy_bytes = wide_bytes + whole_pages(sums_of_a) + whole_pages(scales_of_a) + whole_pages(word_bytes);
   const bool alone = (rows - parts_of(rows, device.threads())) * inner <= kMadeAgain;
@@ -194,17 +218,18 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   const auto prepared = std::make_shared<std::vector<Prepared>>(device.threads() + 1);  // of each thread; the last counts launches
 
   Bound bound;
-  bound.plan.set("implementation", "tiled/" + name(isa));
-  bound.plan.set("tile", std::to_string(table->tile_rows) + "x" + std::to_string(table->width));
+  bound.plan.set("implementation", "tiled/" + name(tiles ? Isa::amx : isa));
+  bound.plan.set("tile", std::to_string(tile_rows) + "x" + std::to_string(table->width));
   bound.plan.set("row_block", row_block);
   bound.plan.set("column_block", std::min(columns, part_columns));
   bound.plan.set("inner_block", inner_block);
   if (fixed) {
-    bound.plan.set("arithmetic", type == Stored::fp32 ? "int8" : "int16");  // two products of int8 are as one of int16
+    // Of int8 outside tiles two products are as one of int16.
+    bound.plan.set("arithmetic", type == Stored::fp32 || tiles ? "int8" : "int16");
     bound.plan.set("a_stored", (as->digits > 1 ? std::to_string(as->digits) + " digits of int8" : std::string("int16")) +
                                    " with a scale for " + std::to_string(std::min(problem.group, chunk)) + " numbers");
   }
-  if (few) bound.plan.set("streams", streams.count);
+  if (few && !tiles) bound.plan.set("streams", streams.count);
   bound.plan.set("threads", device.threads());
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.steps.push_back({"quantized_matmul", [=, packed = packed, memory = memory, table = table, plain = &plain](Queue& queue) {
@@ -231,10 +256,12 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
     if (prepares && !alone)
       threads.share_out(rows, 1, prepare);
     const std::int64_t launch = ++prepared->back().launch;
-    const std::int64_t row_bytes = inner * (widened || type == Stored::fp32 ? 4 : 2);
+    const std::int64_t row_bytes = fixed ? words * 4 : inner * (widened || type == Stored::fp32 ? 4 : 2);
+    const auto run = tiles ? tiles->few[which][as->digits - 2] : fixed ? as->few : few ? table->few[which] : table->block[which];
     threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
       const std::int64_t row_part = item % row_parts, column_part = item / row_parts;
-      const Range own = share(rows, static_cast<int>(row_part), static_cast<int>(row_parts), table->tile_rows);
+      const Range own = share(rows, static_cast<int>(row_part), static_cast<int>(row_parts), tile_rows);
+      const std::int64_t sums_at = rows ? own.first * (sums_of_a / 4 / rows) : 0;
       const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
       const std::int64_t column = first * table->width, n = std::min(last * table->width, columns) - column;
       char* const own_memory = static_cast<char*>(memory.get()) + worker * thread_bytes;
@@ -254,8 +281,8 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
       part.streams = streams;
       part.group = problem.group, part.groups = problem.groups, part.longer = longer;
       part.scale = packing.scale, part.zeros = problem.zero != nullptr;
-      part.sums = copy_of(of_a, worker), part.scales_of_a = copy_of(scales, worker);
-      (fixed ? as->few : few ? table->few[which] : table->block[which])(part);
+      part.sums = copy_of(of_a, worker) + sums_at, part.scales_of_a = copy_of(scales, worker) + sums_at;
+      run(part);
       for (std::int64_t row = 0; rounded && row < own.size(); ++row)
         plain->narrow[index(c_type)](part.c + row * n, c + ((own.first + row) * columns + column) * 2, n);
     });
@@ -331,10 +358,10 @@ std::vector<KernelEntry> quantized_matmul_kernels() {
   using K = Kernel<QuantizedMatmul, Device>;
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
   return {own(DType::fp32, "our own kernels: b of 8 or 4 bits packed in bind and taken apart in registers; sums in fp32; few rows "
-                           "of a become three digits of int8 where four products are one instruction"),
-          own(DType::bf16, "as fp32, with a read in bf16; few rows of a become 16-bit fixed point; of many rows b is rounded to "
-                           "bf16 where there are kernels for pairs"),
-          own(DType::fp16, "as fp32, with a read in fp16; few rows of a become 16-bit fixed point")};
+                           "of a become three digits of int8 where four products are one instruction, and with AMX more rows"),
+          own(DType::bf16, "as fp32, with a read in bf16; few rows of a become 16-bit fixed point, with AMX two digits of int8; of "
+                           "many rows b is rounded to bf16 where there are kernels for pairs"),
+          own(DType::fp16, "as fp32, with a read in fp16; few rows of a become 16-bit fixed point, with AMX all of them two digits of int8")};
 }
 
 }  // namespace roofline::cpu

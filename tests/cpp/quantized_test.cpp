@@ -15,6 +15,7 @@
 namespace roofline::cpu {
 
 extern const QuantizedKernels quantized_simde;
+extern const QuantizedTiles quantized_tiles_emulated;
 
 namespace {
 
@@ -22,6 +23,17 @@ const std::vector<Tested<QuantizedKernels>> kTested = {
     ROOFLINE_TESTED(quantized),
 #if defined(ROOFLINE_HAVE_avx512_vnni)
     {"avx512_vnni", &quantized_avx512_vnni, "avx512_vnni"},
+#endif
+};
+
+// Kernels of tiles take what FixedPoint::fix makes of a for strips of this width.
+constexpr int kTileWidth = 32;
+const std::vector<Tested<QuantizedTiles>> kTiles = {
+#if defined(ROOFLINE_HAVE_amx)
+    {"amx", &quantized_tiles_amx, "amx"},
+#endif
+#if defined(ROOFLINE_AMX_EMULATED)
+    {"amx_emulated", &quantized_tiles_emulated, "avx2"},
 #endif
 };
 
@@ -38,28 +50,36 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
     const QuantizedKernels& table = *GetParam().table;
     const std::int64_t chunk = table.chunk[which] << part.longer;
     const std::int64_t chunks = part.groups * ((part.group - 1) / chunk + 1);
-    Floats a(part.rows * as.words(part.group, part.groups), 1), scales(part.rows * chunks, 0), sums(part.rows * chunks, 2);
+    const std::int64_t tile_rows = (part.rows + QuantizedTiles::kRows - 1) / QuantizedTiles::kRows * QuantizedTiles::kRows;
+    Floats a(tile_rows * as.words(part.group, part.groups), 1), scales(part.rows * chunks, 0), sums(part.rows * chunks, 2);
     Floats c(part.rows * part.columns, 3);
-    for (Floats* each : {&a, &scales, &sums, &c}) each->fill(5);
+    for (Floats* each : {&a, &scales, &sums}) each->fill(5);
     const auto* const exact = static_cast<const float*>(part.a);
     auto* const words = reinterpret_cast<std::uint32_t*>(a.data());
-    as.fix(exact, words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
     part.a = a.data(), part.sums = sums.data(), part.scales_of_a = scales.data(), part.c = c.data();
-    as.few(part);
     double top = 0;
     for (std::int64_t i = 0; i < part.rows * part.inner; ++i) top = std::max(top, std::abs(static_cast<double>(exact[i])));
     const double most = 0.75 * ((which ? 8 : 128) + 5);  // of a weight with its zero point
     const double units = as.digits == 1 ? 65534 : as.digits == 2 ? 64516 : 16.387e6;
     const double error = (top / units * 1.01 + 1e-7) * most * part.inner + 1e-5;
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      ASSERT_NEAR(c[static_cast<std::int64_t>(i)], expected[i], error) << "number " << i;
     std::vector<float> infinite(exact, exact + part.rows * part.inner);
     const std::int64_t odd = part.rows / 2;
     infinite[(odd + 1) * part.inner - 1] = HUGE_VALF;
-    as.fix(infinite.data(), words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
-    as.few(part);
-    for (std::int64_t i = 0; i < part.rows * part.columns; ++i)
-      ASSERT_EQ(std::isfinite(c[i]), i / part.columns != odd) << "number " << i;
+    std::vector<void (*)(const QuantizedPart&)> kernels = {as.few};
+    for (const auto& tiles : kTiles)
+      if (as.digits > 1 && table.width == kTileWidth && lacks(tiles.needs).empty()) kernels.push_back(tiles.table->few[which][as.digits - 2]);
+    for (std::size_t kernel = 0; kernel < kernels.size(); ++kernel) {
+      SCOPED_TRACE(kernel ? "in tiles" : "in vectors");
+      c.fill(5);
+      as.fix(exact, words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
+      kernels[kernel](part);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        ASSERT_NEAR(c[static_cast<std::int64_t>(i)], expected[i], error) << "number " << i;
+      as.fix(infinite.data(), words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
+      kernels[kernel](part);
+      for (std::int64_t i = 0; i < part.rows * part.columns; ++i)
+        ASSERT_EQ(std::isfinite(c[i]), i / part.columns != odd) << "number " << i;
+    }
     for (Floats* each : {&a, &scales, &sums, &c}) EXPECT_TRUE(each->guarded());
   }
 

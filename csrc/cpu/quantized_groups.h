@@ -1,0 +1,267 @@
+// Strips of groups of weights, in every way that kernels multiply them: what a strip holds where, how its numbers become those of
+// registers, and how sums meet the scales of a group.
+#pragma once
+
+#include "cpu/gemm_strips.h"
+
+namespace roofline::cpu {
+namespace {
+
+constexpr float kBase = 254;  // of digits: what is left of a rounded number is at most half of it, which 8 bits hold
+
+// in registers = kUnit n + kOffset, for the number n that is meant.
+struct Bytes {
+  static constexpr bool kWide = false;
+  static constexpr int kNumbers = 1, kDigits = 1;  // of a word of a; words of a number
+  static constexpr Index kRowBytes = kWidth;
+  static constexpr float kUnit = 1, kOffset = 0;
+  using Sum = Floats;
+  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
+    const auto* const p = reinterpret_cast<const std::int8_t*>(b) + (base + u) * kWidth;
+    low = widen_bytes(p), high = widen_bytes(p + kLanes);
+  }
+};
+
+struct Nibbles {
+  static constexpr bool kWide = false;
+  static constexpr int kNumbers = 1, kDigits = 1;
+  static constexpr Index kRowBytes = kLanes;  // four rows are kLanes words
+  static constexpr float kUnit = 0.0625f, kOffset = 1.5f;  // 1 + (n + 8) / 16
+  using Sum = Floats;
+  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
+    const auto* const p = reinterpret_cast<const std::uint32_t*>(b + base * kRowBytes);
+    const int at = u % 2 * 4 + u / 2 * 2;
+    low = nibble(p, at), high = nibble(p, at + 1);
+  }
+};
+
+// The same numbers in pairs of rows, for a in pairs of 16 bits. Their rows are pairs.
+struct BytePairs : Int8Strip {
+  static constexpr int kNumbers = 2, kDigits = 1;
+  static constexpr float kUnit = 1, kOffset = 0;
+};
+
+struct NibblePairs {
+  static constexpr bool kWide = false;
+  static constexpr int kNumbers = 2, kDigits = 1;
+  static constexpr Index kRowBytes = 2 * kLanes;
+  static constexpr float kUnit = 1, kOffset = 8;
+  using Sum = Integers;
+  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
+    const auto* const p = reinterpret_cast<const std::uint32_t*>(b + base * kRowBytes) + u / 2 * kLanes;
+    low = nibble_pairs(p, u % 2 * 2), high = nibble_pairs(p, u % 2 * 2 + 1);
+  }
+};
+
+#if defined(__AVX512VNNI__) || defined(ROOFLINE_SIMDE)
+// Four rows in the bytes of words, for a in digits of 8 bits. Their rows are fours.
+struct Quads : Integers {
+  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return in_order(add_byte_quads(b, a, c)); }
+};
+
+template <int Digits>
+struct ByteQuads : WideStrip<Quads> {
+  static constexpr bool kWide = false;
+  static constexpr int kNumbers = 4, kDigits = Digits;
+  static constexpr float kUnit = 1, kOffset = 128;
+};
+
+template <int Digits>
+struct NibbleQuads {
+  static constexpr bool kWide = false;
+  static constexpr int kNumbers = 4, kDigits = Digits;
+  static constexpr Index kRowBytes = 4 * kLanes;
+  static constexpr float kUnit = 1, kOffset = 8;
+  using Sum = Quads;
+  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
+    const auto* const p = reinterpret_cast<const std::uint32_t*>(b + (base + u) * kRowBytes);
+    low = nibble_quads(p, 0), high = nibble_quads(p, 1);
+  }
+};
+#endif
+
+template <class B>
+constexpr Index kChunk = 1024 * B::kNumbers / B::kRowBytes;  // rows of b that `few` takes at a time, doubled up to twice
+template <class B>
+constexpr Index kMostChunk = 4 * kChunk<B>;
+
+ROOFLINE_INLINE Vec number(Stored stored, const char* p, Index at) {
+  if (stored == Stored::fp32) return load(reinterpret_cast<const float*>(p) + at);
+  if (stored == Stored::bf16) return load(reinterpret_cast<const Bf16*>(p) + at);
+  return load(reinterpret_cast<const Fp16*>(p) + at);
+}
+
+template <class Strip>
+struct Groups {
+  using B = Strip;
+  static constexpr int kNumbers = B::kNumbers;
+  static constexpr bool kFixed = kNumbers > 1;
+  static constexpr int kDigits = B::kDigits;
+  static constexpr int kMostRows = kTileRows / kDigits;  // of a tile
+  static constexpr Index kMostDirect = 0;  // scales are met as strips are widened
+  static constexpr Index kRow = B::kRowBytes / kNumbers;  // bytes of a row of b
+
+  ROOFLINE_INLINE Index row(const QuantizedPart& part) { return kWidth * (part.scale == Stored::fp32 ? 4 : 2); }  // bytes of scales
+  ROOFLINE_INLINE Index header(const QuantizedPart& part) { return row(part) * (part.zeros ? 2 : 1); }
+  ROOFLINE_INLINE Index padded(const QuantizedPart& part) { return (part.group + 3) / 4 * 4; }
+  ROOFLINE_INLINE Index group_bytes(const QuantizedPart& part) { return header(part) + padded(part) * kRow; }
+  ROOFLINE_INLINE const float* begun(const QuantizedPart&, const char*) { return nullptr; }
+  ROOFLINE_INLINE Index bytes(const QuantizedPart& part) { return part.groups * group_bytes(part); }
+  ROOFLINE_INLINE Index at(const QuantizedPart& part, Index k) {
+    return k / part.group * group_bytes(part) + k % part.group / 4 * 4 * kRow;
+  }
+  ROOFLINE_INLINE Index end_of_group(const QuantizedPart& part, Index k) {
+    return least((k / part.group + 1) * part.group, part.inner);
+  }
+  ROOFLINE_INLINE Index after_chunk(const QuantizedPart& part, Index k) {
+    return least(k + (kChunk<B> << part.longer), end_of_group(part, k));
+  }
+
+  // Where b is one stream, one tile of rows meets a whole strip, and several meet in turn what stays in the first cache.
+  ROOFLINE_INLINE bool is_met_once(const QuantizedPart& part) { return part.streams.count == 1 && part.rows <= kMostRows; }
+  ROOFLINE_INLINE Index after(const QuantizedPart& part, Index k) {
+    if (is_met_once(part)) return part.inner;
+    Index end = after_chunk(part, k);
+    while (kFixed && part.streams.count == 1 && end < part.inner && end - k < 2 * kMostChunk<B>) end = after_chunk(part, end);
+    return end;
+  }
+
+  // What a half of a strip's columns takes away from what is in registers, and then multiplies, in a group that begins at p.
+  ROOFLINE_INLINE void factors(const QuantizedPart& part, const char* p, int half, Vec& scale, Vec& origin) {
+    const Vec zero_point = part.zeros ? number(part.scale, p + row(part), half * kLanes) : zero();
+    scale = mul(number(part.scale, p, half * kLanes), set1(1 / B::kUnit));
+    origin = fma(zero_point, set1(B::kUnit), set1(B::kOffset));
+  }
+
+  struct Place {
+    Index header, numbers, a, sum;  // where the group's header, its rows from k on, those of a, and the sum of these lie
+  };
+  ROOFLINE_INLINE Index sums_of_group(const QuantizedPart& part) { return ((part.group - 1) / kChunk<B> >> part.longer) + 1; }
+  // Words from one plane of a to the next, and from one row to the next of a and of its sums.
+  ROOFLINE_INLINE Index plane(const QuantizedPart& part) {
+    return kFixed ? part.groups * padded(part) / kNumbers + QuantizedPart::kPadding : part.inner;
+  }
+  ROOFLINE_INLINE Index stride(const QuantizedPart& part) { return kDigits * plane(part); }
+  ROOFLINE_INLINE Index sums_stride(const QuantizedPart& part) { return part.groups * sums_of_group(part); }
+  ROOFLINE_INLINE Place place(const QuantizedPart& part, Index k) {
+    const Index group = k / part.group, within = k - group * part.group, begin = group * group_bytes(part);
+    return {begin, begin + header(part) + within / 4 * 4 * kRow, kFixed ? (group * padded(part) + within) / kNumbers : k,
+            group * sums_of_group(part) + (within / kChunk<B> >> part.longer)};
+  }
+
+  // Where a group's first rows are next: what prefetches rows leaves out its header.
+  ROOFLINE_INLINE void fetch_header(const QuantizedPart& part, const char* strip, const Place& at, Index ahead) {
+    if (at.numbers == at.header + header(part))
+      for (Index line = 0; line < header(part); line += 64) __builtin_prefetch(strip + at.header + line + ahead, 0, 2);
+  }
+
+  // The sum of a row's products with a chunk, of which digit(i) is that of one digit.
+  template <class F>
+  ROOFLINE_INLINE Vec sum_of(const QuantizedPart& part, const float* sum_of_a, const F& digit) {
+    if constexpr (!kFixed) return digit(0);
+    Vec sum = of_words(digit(0));
+#pragma GCC unroll 2
+    for (int i = 1; i < kDigits; ++i) sum = fma(sum, set1(kBase), of_words(digit(i)));
+    return mul(sum, set1(part.scales_of_a[sum_of_a - part.sums]));
+  }
+
+  // Adds the product with a chunk, which lies `at` its place, in registers while a tile meets one chunk after the other.
+  template <int Rows>
+  ROOFLINE_INLINE void add_chunk(const QuantizedPart& part, const float* a, const float* sums_of_a, const char* strip,
+                                 const Place& at, Index n, Vec (&into)[Rows][2]) {
+    constexpr bool kLight = kDigits * Rows <= 3 && B::kRowBytes == 4 * kWidth;
+    constexpr Index kManyRows = 16, kNear = 6144;  // hardware fetches these, as in add_product, but not where groups are short
+    const Index step = sums_stride(part), ahead = is_met_once(part) ? kShorter : in_flight(part);
+    const char* const group = strip + at.header;
+    const char* const b = strip + at.numbers;
+    const Plain<float> words{a + at.a, plane(part)};
+    Vec sums[kDigits * Rows][2];
+    if (kLight && is_met_once(part) && n >= kManyRows) {
+      multiply<B, 256>(words, b, n, sums, kNear);
+    } else {
+      fetch_header(part, strip, at, ahead);
+      multiply<B, 64>(words, b, n, sums, ahead);
+    }
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      Vec scale, origin;
+      factors(part, group, half, scale, origin);
+#pragma GCC unroll 14
+      for (int r = 0; r < Rows; ++r) {
+        const Index of_a = at.sum + r * step;
+        const Vec sum = sum_of(part, sums_of_a + of_a, [&](int i) __attribute__((always_inline)) { return sums[kDigits * r + i][half]; });
+        into[r][half] = fma(scale, sub(sum, mul(origin, set1(sums_of_a[of_a]))), into[r][half]);
+      }
+    }
+  }
+
+  template <int Rows>
+  static void add_chunks(const QuantizedPart& part, const float* a, const float* sums_of_a, const char* strip, Index k, Index end,
+                         float* into) {
+    Vec sums[Rows][2];
+    const auto each = [&](auto work) __attribute__((always_inline)) {
+#pragma GCC unroll 14
+      for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; ++half) work(sums[r][half], into + r * kWidth + half * kLanes);
+    };
+    each([](Vec& sum, const float* p) __attribute__((always_inline)) { sum = load(p); });
+    for (Index next; k < end; k = next) {
+      next = after_chunk(part, k);
+      add_chunk<Rows>(part, a, sums_of_a, strip, place(part, k), (next - k + kNumbers - 1) / kNumbers, sums);
+    }
+    each([](const Vec& sum, float* p) __attribute__((always_inline)) { store(p, sum); });
+  }
+
+  template <int... Rows>
+  struct OfGroups {
+    static constexpr decltype(&add_chunks<1>) kAdd[] = {add_chunks<Rows + 1>...};
+  };
+  template <int... Rows>
+  static OfGroups<Rows...> of_groups(std::integer_sequence<int, Rows...>);
+
+  ROOFLINE_INLINE void add(const QuantizedPart& part, const char* strip, Index k, Index n, float* sums) {
+    if (kFixed || part.rows <= kTileRows)
+      return in_tiles(part.rows, [&](Index row, Index rows) {
+        decltype(of_groups(std::make_integer_sequence<int, kMostRows>()))::kAdd[rows - 1](
+            part, static_cast<const float*>(part.a) + row * stride(part), part.sums + row * sums_stride(part), strip, k, k + n,
+            sums + row * kWidth);
+      }, kMostRows);
+    if constexpr (!kFixed) {
+      alignas(64) float wide[kMostChunk<B> * kWidth];
+      widen(part, strip, k, n, wide);
+      add_rows<WideStrip<Floats>, false>(part, static_cast<const float*>(part.a) + k, reinterpret_cast<const char*>(wide), n, sums);
+    }
+  }
+
+  // n rows of a strip from k on, in fp32.
+  ROOFLINE_INLINE void widen(const QuantizedPart& part, const char* strip, Index k, Index n, float* wide) {
+    for (Index i = k, end; i < k + n; i = end) {
+      end = least(k + n, end_of_group(part, i));
+      const Index group = i / part.group, first = i - group * part.group;
+      const char* const from = strip + group * group_bytes(part);
+      const char* const b = from + header(part);
+      Vec scale[2], origin[2];
+      for (int half = 0; half < 2; ++half) factors(part, from, half, scale[half], origin[half]);
+      const auto one = [&](Index base, int u) __attribute__((always_inline)) {
+        Vec now[2];
+        B::read(b, base, u, now[0], now[1]);
+        float* const p = wide + (i - k + base + u - first) * kWidth;
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; ++half) store(p + half * kLanes, mul(sub(now[half], origin[half]), scale[half]));
+      };
+      Index at = first;
+      const Index last = first + end - i;
+      for (; at % 4 && at < last; ++at) one(at / 4 * 4, static_cast<int>(at % 4));
+      for (; at + 4 <= last; at += 4) {
+        __builtin_prefetch(b + (at + n) * B::kRowBytes);
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; ++u) one(at, u);
+      }
+      for (; at < last; ++at) one(at / 4 * 4, static_cast<int>(at % 4));
+    }
+  }
+};
+
+}  // namespace
+}  // namespace roofline::cpu
