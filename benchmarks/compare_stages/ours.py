@@ -151,11 +151,11 @@ class Ours(Side):
 
     def roofs(self, level: str) -> dict[str, Any]:
         """Rates of the roofs of the problem now, and the time they allow."""
-        problem = self.problem
-        assert problem is not None
+        problem, bound = self.problem, self.bound
+        assert problem is not None and bound is not None
         probes = roofs_of(
-            self.device, mix=problem.mix, arithmetic=problem.compute()[0], level=level, flops=problem.total_flops(),
-            machine=None, products=bool(problem.products()),
+            self.device, mix=problem.mix, arithmetic=bound.plan.get("arithmetic") or problem.compute()[0], level=level,
+            flops=problem.total_flops(), machine=None, products=bool(problem.products()),
         )  # fmt: skip
         seen = {p.kind: p.rates(self.device.core.sample(p.sets, flush_each=p.flush, policy=ROOF)["samples_s"]) for p in probes}
         rates = {p.kind: {"label": p.label, "median": statistics.median(seen[p.kind]), "samples": seen[p.kind]} for p in probes}
