@@ -133,7 +133,7 @@ struct QuantizedKernels {
   FixedPoint fixed[2][3];
 };
 
-// As FixedPoint::few, by tiles: of two and three digits, any number of rows; a then has rows up to a multiple of 16.
+// FixedPoint::few by tiles, for two and three digits and any number of rows. Memory for words of a goes up to a multiple of kRows.
 struct QuantizedTiles {
   static constexpr std::int64_t kRows = 16, kInner = 64;  // that a tile takes: of a, and along inner
 

@@ -1,6 +1,6 @@
-// Products with weights of 8 and 4 bits by the tiles of AMX: digits of a meet the weights of a chunk as whole numbers, 16 rows at a
-// time, and the sums of the digits its scales. Weights of 8 bits are in the order of tiles in memory already; those of 4 bits
-// become bytes in the first cache, once for all rows.
+// Products with weights of 8 and 4 bits by the tiles of AMX. 16 rows of a at a time, as digits of int8, are multiplied by a chunk of
+// the weights; the sums of the digits are then put together and scaled. Weights of 8 bits are packed as tiles read them; those of 4
+// bits become bytes in the first cache, once for all rows.
 #include "cpu/amx_tiles.h"
 #include "cpu/quantized_groups.h"
 
@@ -57,8 +57,19 @@ ROOFLINE_INLINE void multiply_digits(const float* a, Index a_row, Index plane, c
   }
 }
 
+// Tiles of c to squares[digit][kTile][kColumns].
+template <int Digits>
+ROOFLINE_INLINE void store_digits(float (*squares)[kTile * kColumns]) {
+  Square<true, true>::store(squares[0], kRowOfB);
+  if constexpr (Digits == 3) {
+    _tile_stored(4, squares[2], kRowOfB);
+    _tile_stored(5, squares[2] + kTile, kRowOfB);
+  }
+  barrier();
+}
+
 template <class Strip>
-struct InTiles : Groups<Strip> {
+struct InTiles {
   using Of = Groups<Strip>;
   using B = Strip;
   static constexpr int kDigits = Of::kDigits;
@@ -94,13 +105,13 @@ struct InTiles : Groups<Strip> {
     barrier();
   }
 
-  // Sums that have left the tiles, slow to read: they wait for the next products and meet their scales beside these.
+  // Sums that have just left the tiles are slow to read: they are scaled beside the next products.
   struct Waiting {
     const float* squares;  // [digit][kTile][kColumns]
     Chunk chunk;
     Index row, rows;
   };
-  ROOFLINE_INLINE void meet(const QuantizedPart& part, const Waiting& of, Index begin, Index end) {
+  ROOFLINE_INLINE void add_scaled(const QuantizedPart& part, const Waiting& of, Index begin, Index end) {
     if (begin >= end) return;
     const Index step = Of::sums_stride(part);
     const float* sum_of_a = part.sums + (of.row + begin) * step + of.chunk.sum;
@@ -139,20 +150,15 @@ struct InTiles : Groups<Strip> {
                                    current.lies() ? current.numbers : bytes[now], current.steps(),
                                    [&](Index step) __attribute__((always_inline)) {
                                      if (prepares && step < then) prepare(next, step, bytes[1 - now]);
-                                     meet(part, waiting, step * each, least((step + 1) * each, waiting.rows));
+                                     add_scaled(part, waiting, step * each, least((step + 1) * each, waiting.rows));
                                    });
-          Square<true, true>::store(squares[square][0], kRowOfB);
-          if constexpr (kDigits == 3) {
-            _tile_stored(4, squares[square][2], kRowOfB);
-            _tile_stored(5, squares[square][2] + kTile, kRowOfB);
-          }
-          barrier();
+          store_digits<kDigits>(squares[square]);
           waiting = {squares[square][0], current, row, least(kTile, part.rows - row)};
         }
         for (Index step = current.steps(); step < then; ++step) prepare(next, step, bytes[1 - now]);
         current = next;
       }
-      meet(part, waiting, 0, waiting.rows);
+      add_scaled(part, waiting, 0, waiting.rows);
       waiting.rows = 0;
       for (Index row = 0; row < part.rows; ++row)
         narrow_to<float>(part.workspace + row * kColumns, part.c + row * part.c_stride + strip * kColumns,

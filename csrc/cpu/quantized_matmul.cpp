@@ -27,8 +27,9 @@ constexpr std::int64_t kDigitColumns = 512;  // fewer gain less from digits of f
 // Numbers of a that a thread rather prepares again than wakes others, and fetches what they have written.
 constexpr std::int64_t kMadeAgain = 1024;
 
-// Rows of a for tiles of AMX: fewer wait for memory, longer for 8 bits than two digits do; with more of bf16, weights rounded to it
-// take fewer instructions. A group shorter than a tile leaves it partly empty, and the least is so many times as large.
+// Rows of a that the tiles of AMX take. Fewer than kLeastInTiles run as fast without them, and with weights of 8 bits and a of 16 bits
+// fewer than kLeastOfBytes. More of bf16 than kMostInTiles run faster on weights rounded to bf16. A group that is shorter than a tile
+// leaves part of it empty, so the least number grows in proportion.
 [[maybe_unused]] constexpr std::int64_t kLeastInTiles = 5, kLeastOfBytes = 7, kMostInTiles = 64, kLeastGroup = 32;
 
 // The launch for which a thread has prepared its own copy of a.
@@ -201,8 +202,8 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   // Few rows: a in fp32, and its sums over groups.
   const bool widened = few && type != Stored::fp32;
   const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "quantized_matmul: a in fp32")) : 0;
-  const std::int64_t sums_of_a =
-      summed ? product({rows, problem.groups, parts_of(problem.group, chunk), 4}, "quantized_matmul: sums of a") : 0;
+  const std::int64_t sums_of_row = summed ? problem.groups * parts_of(problem.group, chunk) : 0;
+  const std::int64_t sums_of_a = product({rows, sums_of_row, 4}, "quantized_matmul: sums of a");
   const std::int64_t scales_of_a = fixed ? sums_of_a : 0;
   const std::int64_t word_rows = tiles ? parts_of(rows, tile_rows) * tile_rows : rows;
   const std::int64_t word_bytes = product({word_rows, words, 4}, "quantized_matmul: a in fixed point");
@@ -224,7 +225,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   bound.plan.set("column_block", std::min(columns, part_columns));
   bound.plan.set("inner_block", inner_block);
   if (fixed) {
-    // Of int8 outside tiles two products are as one of int16.
+    // Outside tiles two products of int8 take as long as one of int16.
     bound.plan.set("arithmetic", type == Stored::fp32 || tiles ? "int8" : "int16");
     bound.plan.set("a_stored", (as->digits > 1 ? std::to_string(as->digits) + " digits of int8" : std::string("int16")) +
                                    " with a scale for " + std::to_string(std::min(problem.group, chunk)) + " numbers");
@@ -244,10 +245,9 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
         plain->widen[index(type)](static_cast<const char*>(problem.a) + own.first * inner * 2, to, own.size() * inner);
         from = to;
       }
-      const std::int64_t each = rows ? sums_of_a / 4 / rows : 0;
-      float* const sums_to = copy_of(of_a, worker) + own.first * each;
+      float* const sums_to = copy_of(of_a, worker) + own.first * sums_of_row;
       if (fixed)
-        as->fix(from, copy_of(fixed_a, worker) + own.first * words, copy_of(scales, worker) + own.first * each, sums_to, own.size(),
+        as->fix(from, copy_of(fixed_a, worker) + own.first * words, copy_of(scales, worker) + own.first * sums_of_row, sums_to, own.size(),
             inner, problem.group, chunk);
       else if (summed)
         table->add_up(from, sums_to, own.size(), inner, problem.group, chunk);
@@ -261,7 +261,6 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
     threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
       const std::int64_t row_part = item % row_parts, column_part = item / row_parts;
       const Range own = share(rows, static_cast<int>(row_part), static_cast<int>(row_parts), tile_rows);
-      const std::int64_t sums_at = rows ? own.first * (sums_of_a / 4 / rows) : 0;
       const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
       const std::int64_t column = first * table->width, n = std::min(last * table->width, columns) - column;
       char* const own_memory = static_cast<char*>(memory.get()) + worker * thread_bytes;
@@ -281,7 +280,8 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
       part.streams = streams;
       part.group = problem.group, part.groups = problem.groups, part.longer = longer;
       part.scale = packing.scale, part.zeros = problem.zero != nullptr;
-      part.sums = copy_of(of_a, worker) + sums_at, part.scales_of_a = copy_of(scales, worker) + sums_at;
+      part.sums = copy_of(of_a, worker) + own.first * sums_of_row;
+      part.scales_of_a = copy_of(scales, worker) + own.first * sums_of_row;
       run(part);
       for (std::int64_t row = 0; rounded && row < own.size(); ++row)
         plain->narrow[index(c_type)](part.c + row * n, c + ((own.first + row) * columns + column) * 2, n);
@@ -361,7 +361,7 @@ std::vector<KernelEntry> quantized_matmul_kernels() {
                            "of a become three digits of int8 where four products are one instruction, and with AMX more rows"),
           own(DType::bf16, "as fp32, with a read in bf16; few rows of a become 16-bit fixed point, with AMX two digits of int8; of "
                            "many rows b is rounded to bf16 where there are kernels for pairs"),
-          own(DType::fp16, "as fp32, with a read in fp16; few rows of a become 16-bit fixed point, with AMX all of them two digits of int8")};
+          own(DType::fp16, "as fp32, with a read in fp16; few rows of a become 16-bit fixed point, with AMX all rows two digits of int8")};
 }
 
 }  // namespace roofline::cpu
