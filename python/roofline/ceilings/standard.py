@@ -65,10 +65,10 @@ class Surroundings:
         self.device, self.machine = device, dataclasses.replace(machine, ceilings=tuple(_brief(c, flushed) for c in machine.ceilings))
         self._seen: dict[int, list[Seen]] = {}  # by the probe, which the device keeps: one for each time that launches took
 
-    def around(self, problem: Operator, level: str, timed: Callable[[], Any]) -> tuple[Roofs, Any]:
-        """The roofs of `problem`, launches before and after `timed`, and what that returns."""
+    def around(self, problem: Operator, level: str, timed: Callable[[], Any], arithmetic: str = "") -> tuple[Roofs, Any]:
+        """The roofs of `problem`, launches before and after `timed`, and what that returns. arithmetic: see `from_rates`."""
         probes = roofs_of(
-            self.device, mix=problem.mix, arithmetic=problem.compute()[0], level=level, flops=problem.total_flops(),
+            self.device, mix=problem.mix, arithmetic=arithmetic or problem.compute()[0], level=level, flops=problem.total_flops(),
             machine=self.machine, products=bool(problem.products()),
         )  # fmt: skip
         launch = next(probe for probe in probes if probe.kind == "latency")
@@ -140,12 +140,12 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings, 
         correctness = check(problem, prepared.tensors[0], 0, whole_flops=WHOLE_FLOPS, whole_bytes=WHOLE_BYTES)
         if not correctness["passed"]:
             raise Error(f"{standard.label}: {correctness['reason']}")
-    level = prepared.placed("cold" if cold else "warm")
-    roofs, seen = surroundings.around(problem, level, partial(timed, prepared, BRIEF))
-    parts = from_rates(prepared, surroundings.machine, level)(roofs)["parts"]
+    level, arithmetic = prepared.placed("cold" if cold else "warm"), prepared.plan.get("arithmetic", "")
+    roofs, seen = surroundings.around(problem, level, partial(timed, prepared, BRIEF), arithmetic)
+    parts = from_rates(prepared, surroundings.machine, level, arithmetic)(roofs)["parts"]
     memory_s, rest_s = memory_and_rest_s(parts)
     bare = dataclasses.replace(prepared, plan={"variant": variant})
-    unplanned = memory_and_rest_s(from_rates(bare, surroundings.machine, level)(roofs)["parts"])
+    unplanned = memory_and_rest_s(from_rates(bare, surroundings.machine, level, arithmetic)(roofs)["parts"])
     samples = sorted(seen["samples_s"])
     rows, _, columns = str(prepared.plan.get("tile", "1x1")).partition("x")  # "14x32"
     return KernelTime(
