@@ -1,14 +1,13 @@
 // Attention of bf16 by the tiles of AMX, 32 x 32 results in four of them: S = K Qᵀ, then O += P V for few queries of many
 // columns, whose K and V are read where they lie, and Oᵀ += Vᵀ P for others, whose K and V are gathered as tiles: [16 keys]
 // [16 words of head_dim] one after the other, [16 columns][16 pairs of keys] likewise; what is beyond the last is 0. Q is rows of
-// words with the queries side by side, and so is P until it is transposed. K and V of 8 bits are widened to bf16, exactly.
-#include "cpu/amx_products.h"
-#include "cpu/attention_words.h"
+// words with the queries side by side, and so is P until it is transposed. K and V of 8 bits are widened to bf16, exactly, except
+// where few queries meet int8 as it lies (attention_bytes.h).
+#include "cpu/attention_bytes.h"
 
 namespace roofline::cpu {
 namespace {
 
-constexpr Index kKeys = kPairedRows;  // of a tile of V, and of two of K
 constexpr Index kAhead = 4096;        // elements by which prefetches lead the gathering of keys
 // Bytes from a row of Q, or results, to the next, and from one of scores, or weights.
 template <int Vectors>
@@ -41,30 +40,6 @@ struct InLanes {
   template <class T>
   static void results(const Chunk& chunk, Index columns, Index lane, Vec share, T* out) {
     transpose_scaled_back(chunk.out + lane, columns, chunk.vectors * kLanes, share, out, chunk.rows - lane);
-  }
-};
-
-// What both share: the softmax meets scores with the queries side by side.
-struct TileProducts : WordProducts {
-  static constexpr Index kColumns = kTile, kKeyStep = kKeys;
-  static constexpr bool kTrims = false;  // its tiles are two vectors wide
-  static constexpr bool kBegins = false;
-
-  static void queries(const Bf16* q, Index rows, Index key_dim, float scale, float* to, Index width) {
-    WordProducts::queries(q, rows, key_dim, scale, to, width, AttentionTiledKernels::words(key_dim, kNumbers, kColumns));
-  }
-  static Index value_plane(const AttentionBlock&, Index) { return 0; }
-
-  template <int Vectors, int First, bool Grow>
-  static void scores(const Chunk&, const Keys&, const float*, Index from, Index to, const float* s, Vec* grow) {
-    if constexpr (Grow)
-      for (Index key = from; key < to; ++key)
-#pragma GCC unroll 8
-        for (int z = First; z < Vectors; ++z) grow[z] = max(grow[z], load(s + key * kPitch<Vectors> + z * kLanes));
-  }
-  template <int Vectors, int First, bool Masked>
-  static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
-    weigh_words<Vectors, First>(chunk, keys, from, round_up(to, kKeys), s);
   }
 };
 
@@ -146,45 +121,17 @@ struct LaneProducts : TileProducts, InLanes {
 
 // O += P V: K and V are read where they lie. P is transposed, and V only paired, 32 columns at a time.
 template <class Stored>
-struct RowProducts : TileProducts, InRows {
-  static constexpr Index kMostColumns = 1024, kMostKeys = 256;
+struct RowProducts : WhereTheyLie<Stored> {
+  using Own = WhereTheyLie<Stored>;
+  using Following = typename Own::Following;
+  using Own::row_or_zeros;
   static constexpr bool kWidens = sizeof(Stored) == 1;  // then rows of K are copied as bf16, and V is widened while it is paired
 
   // Whether K and V lie in whole tiles, of so many columns that it pays: each chunk of queries reads and pairs V anew.
   static bool takes(const AttentionBlock& block) {
     const bool whole = (block.head_dim | block.rope_dim | block.value_dim) % kKeys == 0;
-    const bool in_pages =  // no tile lies in two of them
-        block.page_size % kTile == 0 && block.first % kTile == 0 && block.window >= block.seq_kv;
-    return whole && 4 * block.rows <= block.value_dim && block.head_dim + block.rope_dim <= kMostColumns &&
-           block.value_dim <= kMostColumns && block.kv_block <= kMostKeys && (!block.pages || kWidens || in_pages);
+    return whole && 4 * block.rows <= block.value_dim && Own::fits(block) && (kWidens || Own::in_pages(block));
   }
-
-  static void gather_keys(const AttentionBlock&, Index, Index, float*, Index) {}
-  static void gather_values(const AttentionBlock&, Index, Index, float*) {}
-  static Index value_pitch(const AttentionBlock&, Index) { return 0; }
-  static Index value_offset(const AttentionBlock&, Index) { return 0; }
-
-  static const Stored* row_or_zeros(const void* all, Index columns, const Keys& keys, Index key) {
-    static constexpr Stored kZeroRow[kMostColumns] = {};
-    return key < keys.n ? row_of<Stored>(all, columns, *keys.block, keys.begin + key) : kZeroRow;
-  }
-
-  // What the first chunk prefetches while tiles are multiplied: line by line some rows of the keys that come after these.
-  struct Next {
-    const char* at;
-    Index row_bytes, rows;
-    ROOFLINE_INLINE void fetch(const Next& next, Index line) {
-      for (Index i = 0; 64 * line < next.row_bytes && i < next.rows; ++i)
-        __builtin_prefetch(next.at + i * next.row_bytes + 64 * line, 0, 2);
-    }
-  };
-  ROOFLINE_INLINE Next next_rows(const Chunk& chunk, const Keys& keys, const void* all, Index columns, Index first, Index rows) {
-    if (chunk.first > 0 || keys.block->pages) return {nullptr, 0, 0};
-    const Index row_bytes = columns * static_cast<Index>(sizeof(Stored));
-    return {static_cast<const char*>(all) + (keys.begin + keys.n + first) * row_bytes, row_bytes, rows};
-  }
-  // Of each kKeys rows those that are prefetched with products of K; the rest follows with those of V.
-  ROOFLINE_INLINE Index with_keys(const AttentionBlock& block) { return block.k == block.v ? kKeys / 2 : kKeys; }
 
   template <int Vectors>
   static void begin(const Chunk& chunk, const Keys& keys, float* s) {
@@ -209,25 +156,24 @@ struct RowProducts : TileProducts, InRows {
     if (!kWidens && whole < keys.n) copy(whole);
     const auto tile_at = [&](const void* all, Index columns, Index key, const float* copied) __attribute__((always_inline)) {
       if (key >= whole) return copied + (kWidens ? key % kKeys : 0) * columns / 2;
-      return reinterpret_cast<const float*>(row_of<Stored>(all, columns, block, keys.begin + key));
+      return reinterpret_cast<const float*>(Own::template row_of<Stored>(all, columns, block, keys.begin + key));
     };
+    const Following k(chunk, keys, block.k, block.head_dim), rope(chunk, keys, block.rope, block.rope_dim);
     const auto products = [&](auto both, Index key) __attribute__((always_inline)) {
       using Tiles = Square<both, (Vectors > 1)>;
-      const auto add_columns = [&](const void* all, Index columns, const float* copied, const float* q, const Next& next) {
+      const auto add_columns = [&](const void* all, Index columns, const float* copied, const float* q, const Following& after,
+                                   Index lines) {
         const float *const one = tile_at(all, columns, key, copied), *const other = tile_at(all, columns, key + kTile, copied);
-        Tiles::add({one, other, 2 * columns, kTile}, {q, q + kTile, kRow<Vectors>, kStep}, columns / kKeys,
-                   [&](Index line) __attribute__((always_inline)) { Next::fetch(next, line); });
+        const Index steps = columns / kKeys, each = lines / steps;
+        Tiles::add({one, other, 2 * columns, kTile}, {q, q + kTile, kRow<Vectors>, kStep}, steps,
+                   [&](Index step) __attribute__((always_inline)) { Following::fetch(after, key / kKeys * lines + step * each, each); });
       };
       for (Index column = 0; column < Vectors * kTile; column += 2 * kTile) {
-        const auto next_of = [&](const void* all, Index columns, Index rows) {
-          return next_rows(chunk, keys, all, columns, key, column == 0 ? rows : 0);
-        };
         const float* const q = chunk.q + column;
         Tiles::clear();
-        add_columns(block.k, block.head_dim, copies, q, next_of(block.k, block.head_dim, with_keys(block)));
+        add_columns(block.k, block.head_dim, copies, q, k, column == 0 ? k.lines / (block.k == block.v ? 2 : 1) : 0);
         if (block.rope_dim > 0)
-          add_columns(block.rope, block.rope_dim, rope_copies, q + block.head_dim / kKeys * kStep,
-                      next_of(block.rope, block.rope_dim, kKeys));
+          add_columns(block.rope, block.rope_dim, rope_copies, q + block.head_dim / kKeys * kStep, rope, column == 0 ? rope.lines : 0);
         Tiles::store(s + key * kPitch<Vectors> + column, kScoresRow<Vectors>);
       }
     };
@@ -255,7 +201,10 @@ struct RowProducts : TileProducts, InRows {
   static void values(const Chunk& chunk, const Keys& keys, float* p) {
     using Tiles = Square<(Vectors > 1), true>;
     const AttentionBlock& block = *keys.block;
-    const Index steps = round_up(keys.n, kKeys) / kKeys, columns = keys.value_dim, fetched = with_keys(block) % kKeys;
+    const Index steps = round_up(keys.n, kKeys) / kKeys, columns = keys.value_dim;
+    const Following v_after(chunk, keys, block.v, columns);
+    const Index fetched = block.k == block.v ? steps * v_after.lines / 2 : 0;  // with products of K
+    const Index each = (v_after.lines - fetched / steps) / (columns / kKeys);
     const Stored* rows[kMostKeys];
     for (Index key = 0; key < steps * kKeys; ++key) rows[key] = row_or_zeros(block.v, columns, keys, key);
     alignas(64) float paired[2][kMostKeys * kTile];  // of these columns, and of the next
@@ -272,7 +221,7 @@ struct RowProducts : TileProducts, InRows {
     for (Index d = 0; d < columns; d += kKeys) {
       const float* const v = paired[d / kKeys % 2];
       const auto beside = [&](Index step) __attribute__((always_inline)) {
-        Next::fetch(next_rows(chunk, keys, block.v, columns, step * kKeys + fetched, kKeys - fetched), d / kKeys);
+        Following::fetch(v_after, fetched + (d / kKeys * steps + step) * each, each);
         if (d + kKeys < columns) pair(d + kKeys, step);
       };
       for (Index row = 0; row < Vectors * kTile; row += 2 * kTile) {
@@ -290,14 +239,15 @@ struct RowProducts : TileProducts, InRows {
 
 template <class Stored>
 void tiled_of(const AttentionBlock& block) {
+  AttentionBlock in_place = block;
+  in_place.key_panel = in_place.value_panel = false;
   configure(kTile, kTile);
-  if (RowProducts<Stored>::takes(block)) {
-    AttentionBlock own = block;
-    own.key_panel = own.value_panel = false;
-    tiled<Bf16, RowProducts<Stored>>(own);
-  } else {
+  if (std::is_same_v<Stored, Int8> && ByteProducts::takes(block))
+    tiled<Bf16, ByteProducts>(in_place);
+  else if (RowProducts<Stored>::takes(block))
+    tiled<Bf16, RowProducts<Stored>>(in_place);
+  else
     tiled<Bf16, LaneProducts<Stored>>(block);
-  }
   _tile_release();
 }
 

@@ -54,7 +54,7 @@ template <class T, class Products>
 void pack(const Chunk& chunk, const AttentionBlock& block) {
   const Index width = chunk.vectors * kLanes, key_dim = block.head_dim + block.rope_dim;
   const T* q = static_cast<const T*>(block.q) + chunk.first * key_dim;
-  Products::queries(q, chunk.rows, key_dim, static_cast<Number>(block.scale), chunk.q, width);
+  Products::queries(q, key_dim, static_cast<Number>(block.scale), chunk);
   const bool begun = Products::kBegins && chunk.start < chunk.stop();
   const Index results = begun ? 0 : round_up(block.value_dim, kLanes) * width;
   for (Index at = 0; at < results; at += kLanes) store(chunk.out + at, zero());
@@ -141,8 +141,8 @@ struct PlainProducts : Fma, InRows {
   static constexpr Index kNumbers = 1, kColumns = 1, kKeyStep = 1;
 
   template <class T>
-  static void queries(const T* q, Index rows, Index key_dim, Number scale, Number* to, Index width) {
-    transpose_scaled(q, rows, key_dim, set1(scale), to, width);
+  static void queries(const T* q, Index key_dim, Number scale, const Chunk& chunk) {
+    transpose_scaled(q, chunk.rows, key_dim, set1(scale), chunk.q, chunk.vectors * kLanes);
   }
   static void gather_keys(const AttentionBlock& block, Index begin, Index n, Number* to, Index pitch) {
     gather(block.k, block.head_dim, block, begin, n, to, pitch);
@@ -210,6 +210,7 @@ void tiled(const AttentionBlock& block) {
     chunk.out = take(value_columns * width);
     chunk.neg_max = take(width);
     chunk.sum = take(width);
+    chunk.unit = take(width);
     chunk.from = take(width);
     chunk.to = take(width);
     look(block, chunk);

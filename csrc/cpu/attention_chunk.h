@@ -17,6 +17,7 @@ struct Chunk {
   Number* out;      // as Products lays results
   Number* neg_max;  // [width]; in units of log2, as are all scores
   Number* sum;      // [width]
+  Number* unit;     // [width]; what a unit of q counts, where `Products` rounds it
   Number* from;     // [width]; the first key that each query sees and the first that it no longer sees, both from where the
   Number* to;       //          current keys begin
   Index first;     // row of the block

@@ -13,8 +13,8 @@ struct PairProducts : WordProducts, InRows {
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_bf16_pairs(a, b, c); }
   ROOFLINE_INLINE Vec multiply_add_lower(Vec a, Vec b, Vec c) { return add_bf16_pairs_lower(a, b, c); }
 
-  static void queries(const Bf16* q, Index rows, Index key_dim, float scale, float* to, Index width) {
-    WordProducts::queries(q, rows, key_dim, scale, to, width, (key_dim + 1) / 2);
+  static void queries(const Bf16* q, Index key_dim, float, const Chunk& chunk) {
+    WordProducts::queries(q, key_dim, chunk, (key_dim + 1) / 2);
   }
   static void gather_keys(const AttentionBlock& block, Index begin, Index n, float* to, Index pitch) {
     for (Index i = 0; i < n; ++i)
@@ -60,9 +60,10 @@ struct RowProducts : WordProducts, InRows {
   static constexpr bool kTrims = true, kBegins = false;
   static constexpr int kMostVectors = 1;
 
-  static void queries(const Bf16* q, Index rows, Index key_dim, float, float* to, Index width) {
-    __builtin_memcpy(to, q, static_cast<std::size_t>(2 * rows * key_dim));
-    __builtin_memset(to + rows * key_dim / 2, 0, static_cast<std::size_t>(2 * (width - rows) * key_dim));
+  static void queries(const Bf16* q, Index key_dim, float, const Chunk& chunk) {
+    const Index rows = chunk.rows, width = chunk.vectors * kLanes;
+    __builtin_memcpy(chunk.q, q, static_cast<std::size_t>(2 * rows * key_dim));
+    __builtin_memset(chunk.q + rows * key_dim / 2, 0, static_cast<std::size_t>(2 * (width - rows) * key_dim));
   }
   static void gather_keys(const AttentionBlock&, Index, Index, float*, Index) {}
   static void gather_values(const AttentionBlock&, Index, Index, float*) {}

@@ -12,8 +12,8 @@ struct WordProducts {
   static constexpr bool kRaw = true, kInRegisters = false;
   static constexpr Index kNumbers = 2;
 
-  static void queries(const Bf16* q, Index rows, Index key_dim, float, float* to, Index width, Index words) {
-    transpose_words(q, rows, key_dim, to, width, words);
+  static void queries(const Bf16* q, Index key_dim, const Chunk& chunk, Index words) {
+    transpose_words(q, chunk.rows, key_dim, chunk.q, chunk.vectors * kLanes, words);
   }
 
   // Where the columns of a key lie.

@@ -103,6 +103,13 @@ static inline void emulated_tile_dpbsud(int c, int a, int b) {
   });
 }
 
+static inline void emulated_tile_dpbusd(int c, int a, int b) {
+  amx_product<uint32_t>(c, a, b, [](uint32_t sum, const uint8_t* x, const uint8_t* y) {
+    for (int i = 0; i < 4; ++i) sum += static_cast<uint32_t>(x[i] * static_cast<int8_t>(y[i]));
+    return sum;
+  });
+}
+
 // Instead of the compiler's own, which SIMDe brings.
 #undef _tile_loadconfig
 #define _tile_loadconfig emulated_tile_loadconfig
@@ -118,5 +125,7 @@ static inline void emulated_tile_dpbsud(int c, int a, int b) {
 #define _tile_dpbf16ps emulated_tile_dpbf16ps
 #undef _tile_dpbssd
 #define _tile_dpbssd emulated_tile_dpbssd
+#undef _tile_dpbusd
+#define _tile_dpbusd emulated_tile_dpbusd
 #undef _tile_dpbsud
 #define _tile_dpbsud emulated_tile_dpbsud

@@ -1,0 +1,91 @@
+// What attention by the tiles of AMX shares: the softmax meets scores with the queries side by side. Where K and V are read where they
+// lie, prefetches of the rows that follow run beside products. Everything is internal to the file that includes it.
+#pragma once
+
+#include "cpu/amx_products.h"
+#include "cpu/attention_words.h"
+
+namespace roofline::cpu {
+namespace {
+
+constexpr Index kKeys = kPairedRows;  // of a tile of V in pairs, and of two of K
+constexpr Index kMostColumns = 1024;  // of rows of K and V that are read where they lie
+constexpr Index kMostKeys = 256;      // of a block of these
+
+struct TileProducts : WordProducts {
+  static constexpr Index kColumns = kTile, kKeyStep = kKeys;
+  static constexpr bool kTrims = false;  // its tiles are two vectors wide
+  static constexpr bool kBegins = false;
+
+  static void queries(const Bf16* q, Index key_dim, float, const Chunk& chunk) {
+    WordProducts::queries(q, key_dim, chunk, AttentionTiledKernels::words(key_dim, kNumbers, kColumns));
+  }
+  static Index value_plane(const AttentionBlock&, Index) { return 0; }
+
+  template <int Vectors, int First, bool Grow>
+  static void scores(const Chunk&, const Keys&, const float*, Index from, Index to, const float* s, Vec* grow) {
+    if constexpr (Grow) {
+      const auto meet = [&](Index key, Vec* high) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+        for (int z = First; z < Vectors; ++z) high[z] = max(high[z], load(s + key * kPitch<Vectors> + z * kLanes));
+      };
+      Vec others[3][Vectors];  // a chain for each of four keys
+      for (Vec(&other)[Vectors] : others)
+        for (int z = 0; z < Vectors; ++z) other[z] = set1(-kInfinity);
+      for (; from + 4 <= to; from += 4) {
+        meet(from, grow);
+#pragma GCC unroll 3
+        for (int i = 0; i < 3; ++i) meet(from + i + 1, others[i]);
+      }
+      for (; from < to; ++from) meet(from, grow);
+      for (const Vec(&other)[Vectors] : others)
+        for (int z = First; z < Vectors; ++z) grow[z] = max(grow[z], other[z]);
+    }
+  }
+  template <int Vectors, int First, bool Masked>
+  static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
+    weigh_words<Vectors, First>(chunk, keys, from, round_up(to, kKeys), s);
+  }
+};
+
+// Results with the queries in rows, of K and V that are read where they lie. Stored: an element of them.
+template <class Stored>
+struct WhereTheyLie : TileProducts, InRows {
+  static bool fits(const AttentionBlock& block) {
+    return block.head_dim + block.rope_dim <= kMostColumns && block.value_dim <= kMostColumns && block.kv_block <= kMostKeys;
+  }
+  // Whether no tile lies in two pages.
+  static bool in_pages(const AttentionBlock& block) {
+    return !block.pages || (block.page_size % kTile == 0 && block.first % kTile == 0 && block.window >= block.seq_kv);
+  }
+
+  static void gather_keys(const AttentionBlock&, Index, Index, float*, Index) {}
+  static void gather_values(const AttentionBlock&, Index, Index, float*) {}
+  static Index value_pitch(const AttentionBlock&, Index) { return 0; }
+  static Index value_offset(const AttentionBlock&, Index) { return 0; }
+
+  static const Stored* row_or_zeros(const void* all, Index columns, const Keys& keys, Index key) {
+    static constexpr Stored kZeroRow[kMostColumns] = {};
+    return key < keys.n ? row_of<Stored>(all, columns, *keys.block, keys.begin + key) : kZeroRow;
+  }
+
+  // The lines of the rows after those that a chunk meets, which the first chunk prefetches in order and few at a time: many at once hold
+  // up the loads behind them.
+  struct Following {
+    const char* at = nullptr;
+    Index lines;  // of kKeys rows
+
+    Following(const Chunk& chunk, const Keys& keys, const void* all, Index columns)
+        : lines(kKeys * columns * Index{sizeof(Stored)} / 64) {
+      if (all && chunk.first == 0 && !keys.block->pages)
+        at = static_cast<const char*>(all) + (keys.begin + keys.n) * columns * Index{sizeof(Stored)};
+    }
+    ROOFLINE_INLINE void fetch(const Following& of, Index first, Index lines) {
+      if (of.at)
+        for (Index line = first; line < first + lines; ++line) __builtin_prefetch(of.at + line * 64, 0, 2);
+    }
+  };
+};
+
+}  // namespace
+}  // namespace roofline::cpu
