@@ -142,10 +142,10 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings, 
             raise Error(f"{standard.label}: {correctness['reason']}")
     level, arithmetic = prepared.placed("cold" if cold else "warm"), prepared.plan.get("arithmetic", "")
     roofs, seen = surroundings.around(problem, level, partial(timed, prepared, BRIEF), arithmetic)
-    parts = from_rates(prepared, surroundings.machine, level, arithmetic)(roofs)["parts"]
+    parts = from_rates(prepared, surroundings.machine, level, arithmetic, own=True)(roofs)["parts"]
     memory_s, rest_s = memory_and_rest_s(parts)
     bare = dataclasses.replace(prepared, plan={"variant": variant})
-    unplanned = memory_and_rest_s(from_rates(bare, surroundings.machine, level, arithmetic)(roofs)["parts"])
+    unplanned = memory_and_rest_s(from_rates(bare, surroundings.machine, level, arithmetic, own=True)(roofs)["parts"])
     samples = sorted(seen["samples_s"])
     rows, _, columns = str(prepared.plan.get("tile", "1x1")).partition("x")  # "14x32"
     return KernelTime(

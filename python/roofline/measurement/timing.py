@@ -78,10 +78,13 @@ def from_roofs(flops: int, bytes_: int) -> Expected:
     return expected
 
 
-def from_rates(prepared: Prepared, machine: Machine | None, level: str, arithmetic: str = "") -> Expected:
+def from_rates(
+    prepared: Prepared, machine: Machine | None, level: str, arithmetic: str = "", *, own: bool = False
+) -> Expected:  # fmt: skip
     """The prediction from the roofs around the problem, and for the rest from `machine`'s ceilings, scaled as the roofs moved.
 
-    arithmetic: of the compute roof around it, where that is not the problem's own.
+    arithmetic: of the compute roof around it, where that is not the problem's own. own: products at the rates of the problem's own
+    all the same, as beside the costs of a kernel; else they are where `machine` timed that kernel.
     """
     problem, moved = prepared.problem, prepared.moved(level)
 
@@ -99,11 +102,12 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str, arithmet
         if machine is not None:
             where = level if level in machine.levels() else None
             stated = machine_roofs(machine, problem, level=where, arithmetic=arithmetic)
-            known = machine_rates(machine, problem, stated, variant=prepared.variant)
+            of_own = machine_roofs(machine, problem, level=where) if own else stated
+            known = machine_rates(machine, problem, of_own, variant=prepared.variant)
             same = math.isfinite(peak) and (not arithmetic or bool(machine.of("fma", dtype=arithmetic)))
             change = peak / stated.compute_flops_per_s if same else 1.0
             rates = known.scaled(bandwidths=rates.bandwidths, compute=change, launch_s=roofs.floor_s)
-        if arithmetic and kernel is None:
+        if arithmetic and kernel is None and not own:
             rates = dataclasses.replace(rates, work={**rates.work, "product": peak})
         found = expect(problem, prepared.plan, prepared.caches, roofs, rates, moved, kernel)
         if machine is not None and kernel is None:
