@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from example import ceilings, fma, gemm, machine
+from example import bandwidth, ceilings, fma, gemm, machine
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import refused
@@ -17,7 +17,8 @@ from roofline.ceilings.standard import Surroundings, averaged
 from roofline.kernel_costs import KernelCosts, _not_negative, cold_bytes, kernel_costs, leave_one_out, problem_of, unevenness
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, KernelTime, Machine
 from roofline.measurement.progress import Progress
-from roofline.model import machine_roofs
+from roofline.measurement.timing import from_rates
+from roofline.model import Roofs, machine_roofs
 from roofline.nearby import Nearby
 from roofline.operators import (
     OPERATORS,
@@ -805,6 +806,27 @@ def test_no_part_is_negative_where_a_kernel_is_far_faster_than_its_costs(monkeyp
     assert sum(charged.parts.values()) >= charged.time_s > charged.parts["launch"]
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_parts_of_a_standard_problem_are_those_beside_known_costs(dtype: str) -> None:
+    # The plan names int8, whose roof is at half of its ceiling just now: the problem's own arithmetic counts, at half of its rate.
+    problem = QuantizedMatmul(rows=16, columns=1024, inner=1024, dtype=dtype, out_dtype=dtype)
+    own = {"int8": fma(800e9, "int8", accumulator="int32"), "fp16": fma(250e9, "fp16")}
+    plain, peak = machine(**own), {"fp32": 200e9, "fp16": 250e9}[dtype]
+    known = dataclasses.replace(plain, kernels=(timed(problem, "tiled", 1e-3, memory_s=1e-4, rest_s=1e-4),))
+    prepared: Any = SimpleNamespace(
+        problem=problem, variant="tiled", plan={"variant": "tiled", "arithmetic": "int8"}, caches={},
+        device=SimpleNamespace(facts={}),
+        moved=lambda level: moved_bytes(problem, {"variant": "tiled"}, {}, level),
+    )  # fmt: skip
+    roofs = Roofs(compute_flops_per_s=400e9, bandwidth_bytes_per_s=40e9, floor_s=2e-6, level="DRAM")
+    alone = from_rates(prepared, plain, "DRAM", "int8", own=True)(roofs)["parts"]
+    assert alone["product"] == pytest.approx(2 * 16 * 1024 * 1024 / (peak / 2))
+    beside = from_rates(prepared, known, "DRAM", "int8")(roofs)["parts"]
+    assert beside["product"] / beside["DRAM"] == pytest.approx(alone["product"] / alone["DRAM"])
+    untimed = from_rates(prepared, plain, "DRAM", "int8")(roofs)["parts"]
+    assert untimed["product"] == pytest.approx(2 * 16 * 1024 * 1024 / 400e9), "without costs, what the kernel computes in"
+
+
 def test_a_standard_problem_is_timed_again_where_launches_change_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     launches: list[float] = []
     launch: Any = SimpleNamespace(
@@ -819,6 +841,15 @@ def test_a_standard_problem_is_timed_again_where_launches_change_around_it(monke
         launches[:], ran = seen, []
         roofs, sampled = around.around(Relu(), "DRAM", lambda ran=ran: ran.append(1) or {"contended": False})
         assert (len(ran), sampled["contended"]) == (runs, contended) and roofs.floor_s == pytest.approx(floor_s)
+
+
+def test_flushed_roofs_around_standard_problems_are_short() -> None:
+    long, in_cache = ({"operator": "stream", "access": "read", "elements": 1 << 26} for _ in range(2))
+    measured = machine(read=bandwidth(40e9, problem=long), L2=bandwidth(400e9, level="L2", problem=in_cache))
+    for facts, elements in (({"flush": "clflushopt"}, 4 << 20), ({}, 1 << 26)):
+        around = Surroundings(SimpleNamespace(facts=facts), measured)  # type: ignore[arg-type]
+        assert around.machine.bandwidth("DRAM").problem == {**long, "elements": elements}
+        assert around.machine.bandwidth("L2").problem == in_cache
 
 
 def test_roofs_around_standard_problems_are_measured_again_when_old_or_launches_change(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,8 @@ from ..units import MIB
 BRIEF = Policy(warmup_min_s=0.001, warmup_max_s=0.0015, batch_s=3e-4, min_samples=3, min_s=0.002, max_s=0.004, tries=1)
 # Its array must be in its cache again: another kernel has run since, and a cache keeps new lines only after some passes.
 ROOF = Policy(warmup_min_s=0.004, warmup_max_s=0.008, batch_s=1.5e-3, min_samples=5, min_s=0.008, max_s=0.016, tries=1)
-# Elements of each of its flushed arrays at most. From 16 MiB up size makes no difference (26 GB/s read, 36 copied from 16 to 256 MiB
-# of fp32 on an Intel Xeon), but to flush and to read a machine's array of 256 MiB takes 40 ms.
+# Elements of each of its flushed arrays at most. From 16 MiB up size makes no difference (an Intel Xeon reads 16 to 256 MiB of fp32
+# at 26 GB/s, and copies them at 36), but to flush and to read a machine's array of 256 MiB takes 40 ms.
 ROOF_ELEMENTS = 4 * MIB
 # Where the host moves a guest's cores apart and together, launches take one time or another from one problem to the next.
 LAUNCH = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=5e-5, min_samples=3, min_s=0.0, max_s=2e-4, tries=1)
@@ -62,7 +62,8 @@ class Surroundings:
 
     def __init__(self, device: Device, machine: Machine) -> None:
         flushed = bool(device.facts.get("flush"))
-        self.device, self.machine = device, dataclasses.replace(machine, ceilings=tuple(_brief(c, flushed) for c in machine.ceilings))
+        self.device = device
+        self.machine = dataclasses.replace(machine, ceilings=tuple(_brief(c, flushed) for c in machine.ceilings))
         self._seen: dict[int, list[Seen]] = {}  # by the probe, which the device keeps: one for each time that launches took
 
     def around(self, problem: Operator, level: str, timed: Callable[[], Any], arithmetic: str = "") -> tuple[Roofs, Any]:
