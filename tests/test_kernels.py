@@ -268,6 +268,27 @@ def test_averages_over_many_are_told_from_zeros(name: str, dtype: str) -> None:
     assert (abs(expected) > absolute + relative * abs(expected)).mean() > 0.9
 
 
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_decode_over_int8_errs_no_more_than_bf16_rounds(odd: float) -> None:
+    """Queries: random, zero, tiny, with one large number, with one key that outweighs 4999 others; and one that is not finite."""
+    draw, keys = np.random.default_rng(5), 5000
+    q = draw.normal(size=(8, 128)) * 0.01
+    q[1], q[2], q[3], q[4], q[7, 4] = 0, q[2] * 1e-28, q[3] * 0.01, 0.01, odd
+    q[3, 5] = 0.05
+    k, v = (draw.integers(-128, 128, (keys, 128)).astype(np.int8) for _ in range(2))
+    k[7] = 80
+    bits = (q.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    problem = CachedAttention(heads=8, kv_heads=1, seq_kv=keys, head_dim=128, kv_dtype="int8")
+    shape = (1, 1, keys, 128)
+    out = run(problem, variant="split_kv", q=bits.reshape(1, 8, 1, 128), k=k.reshape(shape), v=v.reshape(shape))["out"]
+    made, scores = to_float64(out, "bf16").reshape(8, 128), to_float64(bits, "bf16")[:7] @ k.T.astype(float) / 128**0.5
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    expected = weights @ v / weights.sum(axis=1, keepdims=True)
+    error = np.linalg.norm(made[:7] - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    assert error.max() < 2**-8
+    assert np.isnan(made[7]).all()
+
+
 def test_devices_are_listed_with_reasons() -> None:
     devices = {d["name"]: d for d in list_devices()}
     assert devices["cpu"]["missing"] == ""

@@ -8,7 +8,7 @@
 namespace roofline::cpu {
 namespace {
 
-constexpr Index kAhead = 4096;        // elements by which prefetches lead the gathering of keys
+constexpr Index kAhead = 4096;  // elements by which prefetches lead the gathering of keys
 // Bytes from a row of Q, or results, to the next, and from one of scores, or weights.
 template <int Vectors>
 constexpr Index kRow = 4 * Vectors * kLanes;

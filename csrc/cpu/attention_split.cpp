@@ -34,7 +34,7 @@ constexpr std::int64_t kLeastWordRows = 12;    // of words: that fill enough of 
 constexpr std::int64_t kLeastRows = 5;         // of queries that lie in rows, where no kernel of whole rows takes them
 constexpr std::int64_t kLeastSharing = 3;      // the same where V is K
 constexpr std::int64_t kLeastInTiles = 8;      // of AMX, where the cache is in one piece
-constexpr std::int64_t kLeastWideInTiles = 5;  // the same where V is K, or bytes are widened
+constexpr std::int64_t kLeastWideInTiles = 5;  // the same where V is K, or the cache has bytes
 
 // How a thread reads its range of keys: in how many address streams, how far ahead it prefetches, and into L1 or L2. The quickest
 // way differs between CPUs: on Zen 3 eight streams without prefetches, on Zen 4 two or four with prefetches into L2, on Zen 5 two

@@ -106,7 +106,7 @@ class Surroundings:
 
 
 def _brief(ceiling: Ceiling, flushed: bool) -> Ceiling:
-    """As it was measured, where it is of memory and arrays are flushed with at most ROOF_ELEMENTS."""
+    """A ceiling of memory over flushed arrays: with at most ROOF_ELEMENTS in each; any other as it was measured."""
     elements = ceiling.problem.get("elements", 0)
     if not flushed or ceiling.level not in MEMORIES or elements <= ROOF_ELEMENTS:
         return ceiling
