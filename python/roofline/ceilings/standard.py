@@ -27,7 +27,9 @@ from ..units import MIB
 # There are thousands, and an error of one affects few predictions: each is sampled for some milliseconds.
 BRIEF = Policy(warmup_min_s=0.001, warmup_max_s=0.0015, batch_s=3e-4, min_samples=3, min_s=0.002, max_s=0.004, tries=1)
 # Its array must be in its cache again: another kernel has run since, and a cache keeps new lines only after some passes.
-ROOF = Policy(warmup_min_s=0.004, warmup_max_s=0.008, batch_s=1.5e-3, min_samples=5, min_s=0.008, max_s=0.016, tries=1)
+# Around one of thousands a short look is enough; around the few problems of reports a wrong one would move the costs of a kernel.
+ROOF = Policy(warmup_min_s=0.005, warmup_max_s=0.01, batch_s=2e-3, min_samples=5, min_s=0.012, max_s=0.04, tries=1)
+SHORT_ROOF = Policy(warmup_min_s=0.004, warmup_max_s=0.008, batch_s=1.5e-3, min_samples=5, min_s=0.008, max_s=0.016, tries=1)
 # Elements of each of its flushed arrays at most. From 16 MiB up size makes no difference (an Intel Xeon reads 16 to 256 MiB of fp32
 # at 26 GB/s, and copies them at 36), but to flush and to read a machine's array of 256 MiB takes 40 ms.
 ROOF_ELEMENTS = 4 * MIB
@@ -92,14 +94,15 @@ class Surroundings:
         least_s, holds_s, most_s = FRESH_GPU_S if "sms" in self.device.facts else FRESH_S
         if seen is not None and begun - seen.begun <= ((0.0 if seen.jumped else least_s) if few else seen.holds_s):
             return seen.rates
-        rates = probe.rates(probe.sampled(self.device, ROOF)["samples_s"])
+        policy = ROOF if few else SHORT_ROOF
+        rates = probe.rates(probe.sampled(self.device, policy)["samples_s"])
         change = 0.0
         if seen is not None:
             change = abs(median(rates) / median(seen.rates) - 1)
             same = change < MOVED
             holds_s = min(2 * seen.holds_s, most_s) if same else max(seen.holds_s / 4, least_s)
             if not same:  # for good, or while another guest was busy for some milliseconds
-                rates = max(rates, probe.rates(probe.sampled(self.device, ROOF)["samples_s"]), key=median)
+                rates = max(rates, probe.rates(probe.sampled(self.device, policy)["samples_s"]), key=median)
             kept.remove(seen)
         kept.append(Seen(begun, holds_s, launch_s, rates, change > JUMPED))
         return rates
