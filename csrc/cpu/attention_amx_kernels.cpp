@@ -121,9 +121,9 @@ struct LaneProducts : TileProducts, InLanes {
 
 // O += P V: K and V are read where they lie. P is transposed, and V only paired, 32 columns at a time.
 template <class Stored>
-struct RowProducts : WhereTheyLie<Stored> {
-  using Own = WhereTheyLie<Stored>;
-  using Following = typename Own::Following;
+struct RowProducts : InPlaceProducts<Stored> {
+  using Own = InPlaceProducts<Stored>;
+  using Prefetch = typename Own::Prefetch;
   using Own::row_or_zeros;
   static constexpr bool kWidens = sizeof(Stored) == 1;  // then rows of K are copied as bf16, and V is widened while it is paired
 
@@ -158,15 +158,15 @@ struct RowProducts : WhereTheyLie<Stored> {
       if (key >= whole) return copied + (kWidens ? key % kKeys : 0) * columns / 2;
       return reinterpret_cast<const float*>(Own::template row_of<Stored>(all, columns, block, keys.begin + key));
     };
-    const Following k(chunk, keys, block.k, block.head_dim), rope(chunk, keys, block.rope, block.rope_dim);
+    const Prefetch k(chunk, keys, block.k, block.head_dim), rope(chunk, keys, block.rope, block.rope_dim);
     const auto products = [&](auto both, Index key) __attribute__((always_inline)) {
       using Tiles = Square<both, (Vectors > 1)>;
-      const auto add_columns = [&](const void* all, Index columns, const float* copied, const float* q, const Following& after,
+      const auto add_columns = [&](const void* all, Index columns, const float* copied, const float* q, const Prefetch& after,
                                    Index lines) {
         const float *const one = tile_at(all, columns, key, copied), *const other = tile_at(all, columns, key + kTile, copied);
         const Index steps = columns / kKeys, each = lines / steps;
         Tiles::add({one, other, 2 * columns, kTile}, {q, q + kTile, kRow<Vectors>, kStep}, steps,
-                   [&](Index step) __attribute__((always_inline)) { Following::fetch(after, key / kKeys * lines + step * each, each); });
+                   [&](Index step) __attribute__((always_inline)) { Prefetch::fetch(after, key / kKeys * lines + step * each, each); });
       };
       for (Index column = 0; column < Vectors * kTile; column += 2 * kTile) {
         const float* const q = chunk.q + column;
@@ -202,7 +202,7 @@ struct RowProducts : WhereTheyLie<Stored> {
     using Tiles = Square<(Vectors > 1), true>;
     const AttentionBlock& block = *keys.block;
     const Index steps = round_up(keys.n, kKeys) / kKeys, columns = keys.value_dim;
-    const Following v_after(chunk, keys, block.v, columns);
+    const Prefetch v_after(chunk, keys, block.v, columns);
     const Index fetched = block.k == block.v ? steps * v_after.lines / 2 : 0;  // with products of K
     const Index each = (v_after.lines - fetched / steps) / (columns / kKeys);
     const Stored* rows[kMostKeys];
@@ -221,7 +221,7 @@ struct RowProducts : WhereTheyLie<Stored> {
     for (Index d = 0; d < columns; d += kKeys) {
       const float* const v = paired[d / kKeys % 2];
       const auto beside = [&](Index step) __attribute__((always_inline)) {
-        Following::fetch(v_after, fetched + (d / kKeys * steps + step) * each, each);
+        Prefetch::fetch(v_after, fetched + (d / kKeys * steps + step) * each, each);
         if (d + kKeys < columns) pair(d + kKeys, step);
       };
       for (Index row = 0; row < Vectors * kTile; row += 2 * kTile) {

@@ -1,5 +1,5 @@
 // Attention of at most 8 queries over K and V of int8, by tiles of these: S = K Qᵀ with Q as two digits of int8, and O += P V with P as
-// two digits of 8 bits; both digits of 8 queries fill a tile. K is read where it lies; rows of V are put together by fours, byte by
+// two digits of 8 bits; both digits of 8 queries fill a tile. K is read in place; four rows of V are interleaved byte by
 // byte. A query has a unit, and so have its weights of a block of keys: digits err by up to 2^-15 and 2^-17 of the largest, bf16 by 2^-9
 // of each. Everything is internal to the file that includes it.
 #pragma once
@@ -12,12 +12,12 @@ namespace {
 
 constexpr Index kBytes = kTileBytes;  // of a row of a tile: columns of K, and keys of V in fours
 
-struct ByteProducts : WhereTheyLie<Int8> {
+struct ByteProducts : InPlaceProducts<Int8> {
   static constexpr int kMostVectors = 1;
   static constexpr Index kQueries = kTile / 2;
   static constexpr float kBase = 256, kMostNumber = 127 * kBase + 127, kMostWeight = kBase * kBase - 1;
-  static constexpr Index kPart = kBytes * kTile;            // scores of kBytes keys, whose place a tile of their digits takes
-  static constexpr Index kUnits = kTileWords;               // where in the first part what a unit of weights counts lies
+  static constexpr Index kPart = kBytes * kTile;  // scores of kBytes keys, whose place a tile of their digits takes
+  static constexpr Index kUnits = kTileWords;     // where in the first part what a unit of weights counts lies
 
   static bool takes(const AttentionBlock& block) {
     return block.rows <= kQueries && (block.head_dim | block.rope_dim | block.value_dim) % kBytes == 0 && fits(block);
@@ -66,6 +66,15 @@ struct ByteProducts : WhereTheyLie<Int8> {
     }
   }
 
+  // The tiles 0 to 3, `step` floats apart.
+  ROOFLINE_INLINE void store_four(float* to, Index step, Index row_bytes) {
+    _tile_stored(0, to, row_bytes);
+    _tile_stored(1, to + step, row_bytes);
+    _tile_stored(2, to + 2 * step, row_bytes);
+    _tile_stored(3, to + 3 * step, row_bytes);
+    barrier();
+  }
+
   template <int Vectors>
   static void begin(const Chunk& chunk, const Keys& keys, float* s) {
     const AttentionBlock& block = *keys.block;
@@ -73,14 +82,14 @@ struct ByteProducts : WhereTheyLie<Int8> {
     alignas(64) Int8 copies[kBytes * kMostColumns];  // of tiles of keys that do not lie in one piece, or are not all there
     alignas(64) float squares[2][kPart];             // [keys][digit][queries]
     const Vec unit = load(chunk.unit);
-    const Following k(chunk, keys, block.k, block.head_dim), rope(chunk, keys, block.rope, block.rope_dim);
+    const Prefetch k(chunk, keys, block.k, block.head_dim), rope(chunk, keys, block.rope, block.rope_dim);
     const Index lines = block.head_dim / kBytes, rope_lines = block.rope_dim / kBytes;
     // Some rows of the scores of the keys from `key` on, which have left the tiles.
-    const auto put_together = [&](Index key, Index begin, Index end) __attribute__((always_inline)) {
+    const auto combine = [&](Index key, Index begin, Index end) __attribute__((always_inline)) {
       for (Index row = begin; row < least(end, kBytes); ++row) {
         const Vec digits = of_words(load(squares[key / kBytes % 2] + row * kTile));
-        Following::fetch(k, (key + row) * lines, lines);
-        Following::fetch(rope, (key + row) * rope_lines, rope_lines);
+        Prefetch::fetch(k, (key + row) * lines, lines);
+        Prefetch::fetch(rope, (key + row) * rope_lines, rope_lines);
         store(s + (key + row) * kTile, mul(unit, fma(digits, set1(kBase), _mm512_shuffle_f32x4(digits, digits, 0x4E))));
       }
     };
@@ -110,22 +119,21 @@ struct ByteProducts : WhereTheyLie<Int8> {
           _tile_dpbssd(2, 4, 6);
           _tile_loadd(5, at[3] + d, columns);
           _tile_dpbssd(3, 5, 6);
-          if (key > 0) put_together(key - kBytes, done * each, (done + 1) * each);
+          if (key > 0) combine(key - kBytes, done * each, (done + 1) * each);
         }
       };
       Square<true, true>::clear();
       add_columns(block.k, block.head_dim);
       if (block.rope_dim > 0) add_columns(block.rope, block.rope_dim);
-      float* const square = squares[key / kBytes % 2];
-      _tile_stored(0, square, kTileBytes);
-      _tile_stored(1, square + kTileWords, kTileBytes);
-      _tile_stored(2, square + 2 * kTileWords, kTileBytes);
-      _tile_stored(3, square + 3 * kTileWords, kTileBytes);
-      barrier();
+      store_four(squares[key / kBytes % 2], kTileWords, kTileBytes);
     }
-    put_together((keys.n - 1) / kBytes * kBytes, 0, kBytes);
+    combine((keys.n - 1) / kBytes * kBytes, 0, kBytes);
   }
 
+  // None where V is K, whose lines are prefetched with scores.
+  static Prefetch of_values(const Chunk& chunk, const Keys& keys) {
+    return {chunk, keys, keys.block->v == keys.block->k ? nullptr : keys.block->v, keys.value_dim};
+  }
   // Lines of a key of V that are prefetched while weights are made; the rest follows with values.
   static Index with_weights(Index columns) { return columns / kBytes / 2; }
 
@@ -137,11 +145,10 @@ struct ByteProducts : WhereTheyLie<Int8> {
     Vec sums[2] = {load(chunk.sum), zero()}, tops[2] = {set1(1e-30f), zero()};
     const Index padded = round_up(keys.n, kBytes);
     for (Index key = keys.n; key < padded; ++key) store(s + key * kTile, set1(-kInfinity));
-    const AttentionBlock& block = *keys.block;
-    const Following v_after(chunk, keys, block.v == block.k ? nullptr : block.v, keys.value_dim);
+    const Prefetch v_after = of_values(chunk, keys);
     const Index lines = with_weights(keys.value_dim);
     for (Index key = 0; key < padded; key += 2) {
-      Following::fetch(v_after, key * lines, 2 * lines);
+      Prefetch::fetch(v_after, key * lines, 2 * lines);
 #pragma GCC unroll 2
       for (int i = 0; i < 2; ++i) {
         const Vec weight = exp2_of_weight(fma(load(s + (key + i) * kTile), scale, neg_max));
@@ -175,26 +182,26 @@ struct ByteProducts : WhereTheyLie<Int8> {
     }
   }
 
-  // Of every 64 columns those of chunk.out are in the order in which bytes are put together: four vectors hold four columns each of
+  // Of every 64 columns those of chunk.out are in the order in which bytes are interleaved: four vectors hold four columns each of
   // every sixteen.
   template <int Vectors>
   static void values(const Chunk& chunk, const Keys& keys, float* p) {
     const AttentionBlock& block = *keys.block;
     const Index steps = round_up(keys.n, kBytes) / kBytes, columns = keys.value_dim;
-    const Following v_after(chunk, keys, block.v == block.k ? nullptr : block.v, columns);
+    const Prefetch v_after = of_values(chunk, keys);
     const Index lines = columns / kBytes, fetched = steps * kBytes * with_weights(columns);
     const Index beside = (4 * (lines - with_weights(columns)) + lines - 1) / lines;  // four keys
     const Int8* from[kMostKeys];
     for (Index key = 0; key < steps * kBytes; ++key) from[key] = row_or_zeros(block.v, columns, keys, key);
     alignas(64) float fours[2][kMostKeys * kTile];  // of kBytes columns, and of the next: [four keys][columns]
     alignas(64) float squares[2][kPart];            // [digit][queries][columns]
-    const auto put_by_fours = [&](Index d, Index step) __attribute__((always_inline)) {
+    const auto interleave = [&](Index d, Index step) __attribute__((always_inline)) {
       float* to = fours[d / kBytes % 2] + step * kPart;
       const Int8* const* at = from + step * kBytes;
 #pragma GCC unroll 2
       for (Index four = 0; four < kTile; ++four, at += 4, to += kBytes) {
         const auto row = [&](int i) __attribute__((always_inline)) { return _mm512_loadu_si512(at[i] + d); };
-        Following::fetch(v_after, fetched + ((d / kBytes * steps + step) * kTile + four) * beside, beside);
+        Prefetch::fetch(v_after, fetched + ((d / kBytes * steps + step) * kTile + four) * beside, beside);
         const __m512i even = _mm512_unpacklo_epi8(row(0), row(2)), later_even = _mm512_unpackhi_epi8(row(0), row(2));
         const __m512i odd = _mm512_unpacklo_epi8(row(1), row(3)), later_odd = _mm512_unpackhi_epi8(row(1), row(3));
         _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
@@ -215,7 +222,7 @@ struct ByteProducts : WhereTheyLie<Int8> {
           store(out, fma(sum, set1(p[kUnits + row]), load(out)));
         }
     };
-    for (Index step = 0; step < steps; ++step) put_by_fours(0, step);
+    for (Index step = 0; step < steps; ++step) interleave(0, step);
     barrier();
     const Index each = (chunk.rows + steps - 1) / steps;
     for (Index d = 0; d < columns; d += kBytes) {
@@ -231,15 +238,10 @@ struct ByteProducts : WhereTheyLie<Int8> {
         _tile_dpbusd(2, 4, 7);
         _tile_loadd(5, v + 3 * kTile, 4 * kTileBytes);
         _tile_dpbusd(3, 4, 5);
-        if (d + kBytes < columns) put_by_fours(d + kBytes, step);
+        if (d + kBytes < columns) interleave(d + kBytes, step);
         if (d > 0) add_results(d - kBytes, step * each, (step + 1) * each);
       }
-      float* const square = squares[d / kBytes % 2];
-      _tile_stored(0, square, 4 * kTileBytes);
-      _tile_stored(1, square + kTile, 4 * kTileBytes);
-      _tile_stored(2, square + 2 * kTile, 4 * kTileBytes);
-      _tile_stored(3, square + 3 * kTile, 4 * kTileBytes);
-      barrier();
+      store_four(squares[d / kBytes % 2], kTile, 4 * kTileBytes);
     }
     add_results(columns - kBytes, 0, chunk.rows);
   }

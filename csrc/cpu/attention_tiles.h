@@ -1,5 +1,5 @@
-// What attention by the tiles of AMX shares: the softmax meets scores with the queries side by side. Where K and V are read where they
-// lie, prefetches of the rows that follow run beside products. Everything is internal to the file that includes it.
+// What attention by the tiles of AMX shares: the softmax meets scores with the queries side by side. Where K and V are read in place,
+// prefetches of the rows that follow run beside products. Everything is internal to the file that includes it.
 #pragma once
 
 #include "cpu/amx_products.h"
@@ -9,7 +9,7 @@ namespace roofline::cpu {
 namespace {
 
 constexpr Index kKeys = kPairedRows;  // of a tile of V in pairs, and of two of K
-constexpr Index kMostColumns = 1024;  // of rows of K and V that are read where they lie
+constexpr Index kMostColumns = 1024;  // of rows of K and V that are read in place
 constexpr Index kMostKeys = 256;      // of a block of these
 
 struct TileProducts : WordProducts {
@@ -48,9 +48,9 @@ struct TileProducts : WordProducts {
   }
 };
 
-// Results with the queries in rows, of K and V that are read where they lie. Stored: an element of them.
+// Results with the queries in rows, of K and V that are read in place. Stored: an element of them.
 template <class Stored>
-struct WhereTheyLie : TileProducts, InRows {
+struct InPlaceProducts : TileProducts, InRows {
   static bool fits(const AttentionBlock& block) {
     return block.head_dim + block.rope_dim <= kMostColumns && block.value_dim <= kMostColumns && block.kv_block <= kMostKeys;
   }
@@ -71,16 +71,16 @@ struct WhereTheyLie : TileProducts, InRows {
 
   // The lines of the rows after those that a chunk meets, which the first chunk prefetches in order and few at a time: many at once hold
   // up the loads behind them.
-  struct Following {
+  struct Prefetch {
     const char* at = nullptr;
     Index lines;  // of kKeys rows
 
-    Following(const Chunk& chunk, const Keys& keys, const void* all, Index columns)
+    Prefetch(const Chunk& chunk, const Keys& keys, const void* all, Index columns)
         : lines(kKeys * columns * Index{sizeof(Stored)} / 64) {
       if (all && chunk.first == 0 && !keys.block->pages)
         at = static_cast<const char*>(all) + (keys.begin + keys.n) * columns * Index{sizeof(Stored)};
     }
-    ROOFLINE_INLINE void fetch(const Following& of, Index first, Index lines) {
+    ROOFLINE_INLINE void fetch(const Prefetch& of, Index first, Index lines) {
       if (of.at)
         for (Index line = first; line < first + lines; ++line) __builtin_prefetch(of.at + line * 64, 0, 2);
     }
