@@ -204,10 +204,11 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
     for (const std::int64_t size : sizes) all = product({all, size}, "bmm: workspace");
     return whole_pages(all);
   };
-  parts.wide = few ? 0 : floats({table.block_floats(parts.row_block, parts.inner_block)});
+  parts.wide = few ? 0 : floats({table.block_floats(parts.row_block, one_block ? 0 : parts.most_columns, parts.inner_block)});
   parts.packed = parts.wide + (in_words || (few && problem.dtype != DType::fp32) ? floats({parts.row_block, words}) : 0);
   parts.sums = parts.packed + (few ? 0 : floats({parts.strips * table.width, words}));
-  parts.bytes = parts.sums + (problem.out_dtype == DType::fp32 ? 0 : floats({parts.row_block, parts.most_columns}));
+  const bool in_c = problem.out_dtype == DType::fp32 || (table.own_sums && !few);
+  parts.bytes = parts.sums + (in_c ? 0 : floats({parts.row_block, parts.most_columns}));
   return parts;
 }
 

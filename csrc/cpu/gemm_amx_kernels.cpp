@@ -19,13 +19,13 @@ ROOFLINE_INLINE TileOperand columns_at(const char* b) {
   return {words, words + kTile, kRowOfB, kStepOfB / 4};
 }
 
-// rows x columns of c from, and to, 32 x 32 numbers side by side.
-void copy_c(float* c, Index stride, Index rows, Index columns, float (*square)[kColumns], bool out) {
+constexpr Index kSquare = 2 * kTile * kColumns;  // sums of two tiles by two
+
+// rows x columns of c from `column` of its part on, from a square of sums.
+void put_square(const GemmPart& part, Index row, Index rows, Index column, const float* square) {
+  const Index columns = least(kColumns, part.columns - column);
   for (Index r = 0; r < rows; ++r)
-    __builtin_memcpy(out ? c + r * stride : square[r], out ? square[r] : c + r * stride, static_cast<std::size_t>(columns) * 4);
-}
-void put_strip(const GemmPart& part, Index strip, Index rows, float (*from)[kColumns]) {
-  copy_c(part.c + strip * kColumns, part.c_stride, rows, least(kColumns, part.columns - strip * kColumns), from, true);
+    __builtin_memcpy(part.c + (row + r) * part.c_stride + column, square + r * kColumns, static_cast<std::size_t>(columns) * 4);
 }
 
 // Two strips at a time: two address streams, which up to 16 rows of c leave tiles for.
@@ -48,11 +48,11 @@ ROOFLINE_INLINE void two_strips(const GemmPart& part, Index one, Index other) {
     ROOFLINE_ADD_PRODUCT(Integers, 2, 4, 6);
     ROOFLINE_ADD_PRODUCT(Integers, 3, 4, 7);
   }
-  alignas(64) float square[2 * kTile][kColumns];
-  Square<true, true>::store(square[0], kRowOfB);
+  alignas(64) float squares[kSquare];
+  Square<true, true>::store(squares, kRowOfB);
   barrier();
-  put_strip(part, one, part.rows, square);
-  put_strip(part, other, part.rows, square + kTile);
+  put_square(part, 0, part.rows, one * kColumns, squares);
+  put_square(part, 0, part.rows, other * kColumns, squares + kTileWords * 2);
 }
 
 template <bool Integers>
@@ -68,10 +68,10 @@ void few_tiles(const GemmPart& part) {
       Tiles::clear();
       Tiles::add({a, a + kTile * row_words, 4 * row_words, kTile}, columns_at(b), part.inner / kTile,
                  [&](Index step) __attribute__((always_inline)) { fetch(b + step * kStepOfB + kInFlight, kStepOfB); });
-      alignas(64) float square[2 * kTile][kColumns];
-      Tiles::store(square[0], kRowOfB);
+      alignas(64) float square[kSquare];
+      Tiles::store(square, kRowOfB);
       barrier();
-      put_strip(part, s, rows, square);
+      put_square(part, 0, rows, s * kColumns, square);
     }
   } else {
     configure(rows, rows);
@@ -96,61 +96,77 @@ void pack_tiles(const GemmPart& part, Index k, Index n, float* to) {
     }
 }
 
-// 32 x 32 sums of c, or 16 x 32, = or += the product of n words along inner; fetches `each` bytes from `next` on at every step.
+// Memory to prefetch, so many bytes beside every step.
+struct Prefetch {
+  const char* from = nullptr;
+  Index each = 0;
+
+  Prefetch(const void* from, Index bytes, Index steps) : from(static_cast<const char*>(from)), each((bytes / steps + 63) / 64 * 64) {}
+  ROOFLINE_INLINE void beside(const Prefetch& p, Index step) { fetch(p.from + step * p.each, p.each); }
+  void go_on(Index steps) { from += steps * each; }
+};
+
+// 32 x 32 sums, or 16 x 32, = those in a square, or 0 where it is null, + the product of n words along inner.
 template <bool Rows, bool Integers>
-void square_product(const float* a, Index n, const char* b, float* c, Index stride, bool first, const char* next, Index each) {
+void square_product(const float* a, Index n, const char* b, const float* begun, float* sums, Index stride, const Prefetch& of_a,
+                    const Prefetch& of_b) {
   using Tiles = Square<Rows, true, Integers>;
-  first ? Tiles::clear() : Tiles::load(c, 4 * stride);
-  Tiles::add({a, a + n * kTile, kTileBytes, kTileWords}, columns_at(b), n / kTile,
-             [&](Index step) __attribute__((always_inline)) { fetch(next + step * each, each); });
-  Tiles::store(c, 4 * stride);
+  begun ? Tiles::load(begun, kRowOfB) : Tiles::clear();
+  Tiles::add({a, a + n * kTile, kTileBytes, kTileWords}, columns_at(b), n / kTile, [&](Index step) __attribute__((always_inline)) {
+    Prefetch::beside(of_a, step);
+    Prefetch::beside(of_b, step);
+  });
+  Tiles::store(sums, 4 * stride);
   barrier();
 }
 
-// part.to[row ..][column ..] = the sums of `columns` columns.
+// part.to[row ..][column ..] = a square of sums.
 template <class Half>
-void narrow_sums(const GemmPart& part, const float* sums, Index stride, Index row, Index rows, Index column, Index columns) {
+void narrow_square(const GemmPart& part, Index row, Index rows, Index column, const float* square) {
+  const Index columns = least(kColumns, part.columns - column);
   Half* to = static_cast<Half*>(part.to) + row * part.to_stride + column;
   for (Index r = 0; r < rows; ++r, to += part.to_stride)
     for (Index at = 0; at < columns; at += kLanes) {
       const int lanes = static_cast<int>(least(kLanes, columns - at));
-      put(to + at, lanes, get(sums + r * stride + at, lanes, zero()));
+      put(to + at, lanes, get(square + r * kColumns + at, lanes, zero()));
     }
 }
-void narrow_tile(const GemmPart& part, const float* sums, Index stride, Index row, Index rows, Index column, Index columns) {
-  part.to_stored == Stored::bf16 ? narrow_sums<Bf16>(part, sums, stride, row, rows, column, columns)
-                                 : narrow_sums<Fp16>(part, sums, stride, row, rows, column, columns);
-}
 
+// Between blocks of inner, sums are squares one after the other: rows of c that lie a multiple of 4 KiB apart would meet in few places
+// of both caches.
 template <bool Integers>
 void block_of_tiles(const GemmPart& part) {
   const auto b_of = [&](Index s, Index k) { return static_cast<const char*>(part.b) + (s * part.inner + k) * kRowOfB; };
-  const Index squares = (part.rows + 2 * kTile - 1) / (2 * kTile);
+  const Index squares = (part.rows + 2 * kTile - 1) / (2 * kTile), panel_rows = (part.rows + kTile - 1) / kTile * kTile;
+  float* const all_sums = part.workspace + (part.panels ? 0 : panel_rows * part.inner_block);
   configure(kTile, kTile);
   for (Index k = 0; k < part.inner; k += part.inner_block) {
-    const Index n = least(part.inner_block, part.inner - k);
-    const float* const tiles = part.panels ? part.panels + k * ((part.rows + kTile - 1) / kTile * kTile) : part.workspace;
+    const Index n = least(part.inner_block, part.inner - k), left = part.inner - k - n;
+    const float* const tiles = part.panels ? part.panels + k * panel_rows : part.workspace;
     if (!part.panels) pack_tiles(part, k, n, part.workspace);
     barrier();
+    // The next block of a, or the first one, which the next strips may meet.
+    const Index next_words = part.panels && n < part.inner ? least(part.inner_block, left ? left : part.inner) : 0;
+    Prefetch of_a(left ? tiles + n * panel_rows : part.panels, next_words * panel_rows * 4,
+                  (part.last - part.first) * squares * (n / kTile));
     for (Index s = part.first; s < part.last; ++s) {
       const char* const b = b_of(s, k);
-      const Index columns = least(kColumns, part.columns - s * kColumns);
-      const bool wraps = s + 1 == part.last, ends = wraps && k + n == part.inner;
-      Later next = ends ? part.later[0] : Later{wraps ? b_of(part.first, k + n) : b_of(s + 1, k), n * kRowOfB};
+      const bool wraps = s + 1 == part.last, ends = wraps && !left;
+      const Later next = ends ? part.later[0] : Later{wraps ? b_of(part.first, k + n) : b_of(s + 1, k), n * kRowOfB};
       if (ends) fetch(part.later[1].from, part.later[1].bytes);
-      const Index each = (next.bytes * kTile / (squares * n) + 63) / 64 * 64;
+      Prefetch of_b(next.from, next.bytes, squares * (n / kTile));
       for (Index row = 0; row < part.rows; row += 2 * kTile) {
-        const Index rows = least(2 * kTile, part.rows - row);
-        const bool last = part.to && k + n == part.inner, alone = last && k == 0;  // then c is not needed
-        const bool whole = columns == kColumns && rows % kTile == 0 && !alone;
-        float* const c = part.c + row * part.c_stride + s * kColumns;
-        alignas(64) float square[2 * kTile][kColumns];
-        if (!whole && k > 0) copy_c(c, part.c_stride, rows, columns, square, false), barrier();
+        const Index rows = least(2 * kTile, part.rows - row), column = s * kColumns;
+        const bool whole = !part.to && part.columns - column >= kColumns && rows % kTile == 0;
+        float* const kept = all_sums + ((s - part.first) * squares + row / (2 * kTile)) * kSquare;
+        alignas(64) float square[kSquare];
+        float* const sums = left ? kept : whole ? part.c + row * part.c_stride + column : square;
         const auto product = rows > kTile ? square_product<true, Integers> : square_product<false, Integers>;
-        product(tiles + row * n, n, b, whole ? c : square[0], whole ? part.c_stride : kColumns, k == 0, next.from, each);
-        next.from += n / kTile * each;
-        if (!whole && !alone) copy_c(c, part.c_stride, rows, columns, square, true);
-        if (last) narrow_tile(part, alone ? square[0] : c, alone ? kColumns : part.c_stride, row, rows, s * kColumns, columns);
+        product(tiles + row * n, n, b, k ? kept : nullptr, sums, !left && whole ? part.c_stride : kColumns, of_a, of_b);
+        of_a.go_on(n / kTile), of_b.go_on(n / kTile);
+        if (left || whole) continue;
+        const auto put = !part.to ? put_square : part.to_stored == Stored::bf16 ? narrow_square<Bf16> : narrow_square<Fp16>;
+        put(part, row, rows, column, square);
       }
     }
   }
@@ -176,6 +192,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
     pair_words,
     pair_rows<kColumns>,
+    true,
 };
 
 }  // namespace roofline::cpu

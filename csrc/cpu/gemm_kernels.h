@@ -39,7 +39,8 @@ struct GemmPart {
   Stored a_stored = Stored::fp32;
   bool lies = false;  // `block` reads words of a as they lie: see GemmKernels::lies
   Streams streams = {};  // of `few`
-  // Of `block`: where sums end, [rows, columns] in bf16 or fp16, rows to_stride apart; c then holds those of several blocks of inner.
+  // Of `block`: where sums end, [rows, columns] in bf16 or fp16, rows to_stride apart; c then holds those of several blocks of inner,
+  // unless GemmKernels::own_sums.
   void* to = nullptr;
   std::int64_t to_stride = 0;
   Stored to_stored = Stored::bf16;
@@ -93,14 +94,21 @@ struct GemmKernels {
   // words. pair_rows: [2 n][width] to [n][width].
   void (*pair)(const void* x, float* y, std::int64_t n);
   void (*pair_rows)(const float* x, float* y, std::int64_t n);
+  bool own_sums = false;  // `block` has sums between blocks of inner in its workspace, not in c
 
   // Whether `block` reads words of a in place: the multiply-adds of few strips take no longer than packing a does. With more strips
   // packing pays, and panels are read as one stream.
   bool lies(std::int64_t strips) const { return panel_multiple == 1 && strips <= 16; }
   std::int64_t few_floats(std::int64_t rows) const { return kMostStreams * rows * width; }
   std::int64_t panel_rows(std::int64_t rows) const { return (rows + panel_multiple - 1) / panel_multiple * panel_multiple; }
-  // A packed block of a and a strip of b in fp32.
-  std::int64_t block_floats(std::int64_t rows, std::int64_t inner_block) const { return (panel_rows(rows) + width) * inner_block; }
+  std::int64_t sums_floats(std::int64_t rows, std::int64_t columns) const {
+    const auto whole = [](std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; };
+    return own_sums ? whole(rows, tile_rows) * whole(columns, width) : 0;
+  }
+  // A packed block of a, a strip of b in fp32, and sums.
+  std::int64_t block_floats(std::int64_t rows, std::int64_t columns, std::int64_t inner_block) const {
+    return (panel_rows(rows) + width) * inner_block + sums_floats(rows, columns);
+  }
 };
 
 // Kernels for few rows of a in fixed point. A word holds some numbers along inner, as many as b has rows side by side.

@@ -228,8 +228,11 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
 
   const std::int64_t inner_block = whole_lines(std::min(std::max(plan->up.words, plan->down.words), plan->most.inner));
   const std::int64_t most_rows = std::min(problem.tokens, plan->most.rows);
-  const std::int64_t floats =
-      std::max({table->few_floats(GemmKernels::kMostFewRows), table->block_floats(most_rows, inner_block), problem.d_model});
+  std::int64_t most_columns = 0;  // of a part
+  for (const Weights& weights : {plan->up, plan->down})
+    most_columns = std::max(most_columns, parts_of(weights.strips, weights.parts) * table->width);
+  const std::int64_t floats = std::max(
+      {table->few_floats(GemmKernels::kMostFewRows), table->block_floats(most_rows, most_columns, inner_block), problem.d_model});
   plan->thread_bytes = whole_pages(floats * 4);
   std::int64_t workspace_bytes = 0;
   const auto room = [&](std::int64_t count, std::int64_t each, std::int64_t size) {

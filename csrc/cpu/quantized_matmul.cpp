@@ -197,7 +197,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   const std::int64_t row_block = std::min(rows, parts_of(parts_of(rows, tile_rows), row_parts) * tile_rows);
   const std::int64_t inner_block = few ? 0 : std::min(inner, most.inner);
   const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
-  const std::int64_t sums = whole_pages((few ? plain.few_floats(row_block) : plain.block_floats(row_block, inner_block)) * 4);
+  const std::int64_t sums = whole_pages((few ? plain.few_floats(row_block) : plain.block_floats(row_block, part_columns, inner_block)) * 4);
   const std::int64_t thread_bytes = sums + (rounded ? whole_pages(product({row_block, part_columns, 4}, "quantized_matmul: sums")) : 0);
   // Few rows: a in fp32, and its sums over groups.
   const bool widened = few && type != Stored::fp32;

@@ -86,10 +86,12 @@ Stored stored(DType dtype, const char* op) {
 }
 
 Blocks blocks_of(int width, int tile_rows, int multiple, const Caches& caches) {
-  const std::int64_t strip_bytes = multiple > 1 ? caches.l1_bytes / 2 : caches.l2_bytes / 8;
+  // By tiles a third of the first cache is for a strip, beside what comes of a and sums; half of the second for a block of both.
+  const bool tiles = multiple > 1;
+  const std::int64_t strip_bytes = tiles ? caches.l1_bytes / 3 : caches.l2_bytes / 8;
   const std::int64_t inner = std::clamp<std::int64_t>(strip_bytes / (4 * width) / 16 * 16, 64, 1024);
-  const std::int64_t rows = caches.l2_bytes * 3 / 4 / (4 * inner) / tile_rows * tile_rows;
-  return {inner, std::clamp<std::int64_t>(rows, 4 * tile_rows, 384)};
+  const std::int64_t rows = tiles ? caches.l2_bytes / 2 / (4 * (inner + kPartColumns)) : caches.l2_bytes * 3 / 4 / (4 * inner);
+  return {inner, std::clamp<std::int64_t>(rows / tile_rows * tile_rows, 4 * tile_rows, tiles ? 512 : 384)};
 }
 
 std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t multiple) {
@@ -191,15 +193,16 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   plan.row_block = std::min(turn_most, part_rows);
   plan.column_block = std::min(columns, parts_of(strips, column_parts) * table->width);
   // Each thread has workspace for the kernels, and for sums that something takes out of a cache.
-  const std::int64_t floats = few ? table->few_floats(rows) : table->width * plan.inner_block;
+  const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
+  const std::int64_t floats =
+      few ? table->few_floats(rows) : table->width * plan.inner_block + table->sums_floats(plan.row_block, part_columns);
   Take take = problem.take;
   const Stored c_stored = problem.c_dtype == DType::fp32 ? Stored::fp32 : stored(problem.c_dtype, "tiled");
   const std::int64_t c_size = size_bytes(problem.c_dtype);
   if (few && c_stored != Stored::fp32)
     take = [narrow = table->narrow[index(c_stored)], c = static_cast<char*>(problem.c)](
                float* sums, std::int64_t at, std::int64_t n) { narrow(sums, c + at * 2, n); };
-  const bool own_sums = take || c_stored != Stored::fp32;
-  const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
+  const bool own_sums = take || (c_stored != Stored::fp32 && !(table->own_sums && !few));
   const std::int64_t sums = whole_pages(floats * 4);  // where they begin
   const std::int64_t unpacked = sums + (own_sums ? whole_pages(product({plan.row_block, part_columns, 4}, "tiled: sums")) : 0);
   const std::int64_t thread_bytes =
@@ -290,7 +293,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
         }
         const std::int64_t c_at = (row * columns + column) * c_size;
         part.c = reinterpret_cast<float*>(own_sums ? own(worker, sums) : c + c_at);
-        if (own_sums && !take) part.to = c + c_at, part.to_stride = columns, part.to_stored = c_stored;
+        if (!take && c_stored != Stored::fp32) part.to = c + c_at, part.to_stride = columns, part.to_stored = c_stored;
         part.workspace = reinterpret_cast<float*>(own(worker, 0));
         part.columns = n, part.c_stride = own_sums ? n : columns;
         part.last = last - first;

@@ -112,7 +112,7 @@ class GemmTest : public TableTest<GemmKernels> {
     // Few rows lie apart, or whole pages from one to the next.
     const std::int64_t behind = few && words % 1024 ? 16 : 0, stride = words + behind;
     Floats wide(rows * stride, 1), c(rows * columns, 5), packed((packed_bytes + 3) / 4, 0);
-    Floats workspace(few ? table.few_floats(rows) : table.block_floats(rows, inner_block), 0);
+    Floats workspace(few ? table.few_floats(rows) : table.block_floats(rows, columns, inner_block), 0);
     const std::vector<float> a = numbers(rows * inner, 1, type), b = numbers(inner * columns, 2, type);
     const std::vector<std::uint8_t> a_bits = bits(a, type), b_bits = bits(b, type);
     // Few rows of a, fp8 and words are widened before; a block takes 16 bits as they are.
@@ -208,6 +208,10 @@ TEST_P(GemmTest, EveryNumberOfRowsOfABlock) {
 
 TEST_P(GemmTest, BlocksOfRowsWholePagesApart) {
   for (const Stored type : kAll) check(19, GetParam().table->width + 5, 2048, 512, false, type);
+}
+
+TEST_P(GemmTest, SumsOfSeveralBlocks) {
+  for (const Stored type : kAll) check(2 * GetParam().table->tile_rows + 7, 2 * GetParam().table->width + 5, 200, 32, false, type);
 }
 
 TEST_P(GemmTest, EveryRemainderOfColumns) {

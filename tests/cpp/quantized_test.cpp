@@ -98,7 +98,7 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
     Floats packed((bytes + 3) / 4, 0), a(rows * inner, 1), c(rows * columns, 3);
     GemmKernels sizes{};
     sizes.width = width;
-    Floats workspace(few ? sizes.few_floats(rows) : sizes.block_floats(rows, inner_block), 0);
+    Floats workspace(few ? sizes.few_floats(rows) : sizes.block_floats(rows, columns, inner_block), 0);
     const int longer = static_cast<int>(rows % 3);
     const std::int64_t chunk = table.chunk[which] << longer, parts = (group - 1) / chunk + 1;
     Floats sums(rows * groups * parts, 0);
