@@ -278,6 +278,7 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
           .panels = s && !lies ? reinterpret_cast<float*>(own) : nullptr,  // where the first strip has left them
           .a_stored = in_words ? Stored::fp32 : type,
           .lies = lies,
+          .near = (n + each * table.width) * words * 4 <= parts.most_ahead,
           .to = rounded ? to + column * c_size : nullptr,
           .to_stride = problem.columns,
           .to_stored = c_type,

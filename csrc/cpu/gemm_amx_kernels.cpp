@@ -96,23 +96,29 @@ void pack_tiles(const GemmPart& part, Index k, Index n, float* to) {
     }
 }
 
-// Memory to prefetch, so many bytes beside every step.
+// Lines to prefetch beside every step.
 struct Prefetch {
   const char* from = nullptr;
-  Index each = 0;
+  Index lines = 0, apart = 64, step = 0;  // of a step; bytes from line to line, and from step to step
 
-  Prefetch(const void* from, Index bytes, Index steps) : from(static_cast<const char*>(from)), each((bytes / steps + 63) / 64 * 64) {}
-  ROOFLINE_INLINE void beside(const Prefetch& p, Index step) { fetch(p.from + step * p.each, p.each); }
-  void go_on(Index steps) { from += steps * each; }
+  ROOFLINE_INLINE void beside(const Prefetch& p, Index step) {
+    for (Index line = 0; line < p.lines; ++line) __builtin_prefetch(p.from + step * p.step + line * p.apart, 0, 2);
+  }
 };
+
+// So many bytes in so many steps.
+Prefetch spread(const void* from, Index bytes, Index steps) {
+  const Index lines = (bytes / steps + 63) / 64;
+  return {static_cast<const char*>(from), lines, 64, 64 * lines};
+}
 
 // 32 x 32 sums, or 16 x 32, = those in a square, or 0 where it is null, + the product of n words along inner.
 template <bool Rows, bool Integers>
-void square_product(const float* a, Index n, const char* b, const float* begun, float* sums, Index stride, const Prefetch& of_a,
-                    const Prefetch& of_b) {
+void square_product(const TileOperand& a, Index n, const char* b, const float* begun, float* sums, Index stride,
+                    const Prefetch& of_a, const Prefetch& of_b) {
   using Tiles = Square<Rows, true, Integers>;
   begun ? Tiles::load(begun, kRowOfB) : Tiles::clear();
-  Tiles::add({a, a + n * kTile, kTileBytes, kTileWords}, columns_at(b), n / kTile, [&](Index step) __attribute__((always_inline)) {
+  Tiles::add(a, columns_at(b), n / kTile, [&](Index step) __attribute__((always_inline)) {
     Prefetch::beside(of_a, step);
     Prefetch::beside(of_b, step);
   });
@@ -133,37 +139,51 @@ void narrow_square(const GemmPart& part, Index row, Index rows, Index column, co
 }
 
 // Between blocks of inner, sums are squares one after the other: rows of c that lie a multiple of 4 KiB apart would meet in few places
-// of both caches.
+// of both caches. Whole squares of a are read in place where `lies` says so.
 template <bool Integers>
 void block_of_tiles(const GemmPart& part) {
   const auto b_of = [&](Index s, Index k) { return static_cast<const char*>(part.b) + (s * part.inner + k) * kRowOfB; };
-  const Index squares = (part.rows + 2 * kTile - 1) / (2 * kTile), panel_rows = (part.rows + kTile - 1) / kTile * kTile;
+  GemmPart packed = part;
+  const Index in_place = part.lies ? part.rows / (2 * kTile) * (2 * kTile) : 0;
+  packed.a = static_cast<const float*>(part.a) + in_place * part.inner, packed.rows -= in_place;
+  const Index squares = (part.rows + 2 * kTile - 1) / (2 * kTile), panel_rows = (packed.rows + kTile - 1) / kTile * kTile;
+  const Index strips = part.last - part.first;
   float* const all_sums = part.workspace + (part.panels ? 0 : panel_rows * part.inner_block);
   configure(kTile, kTile);
   for (Index k = 0; k < part.inner; k += part.inner_block) {
-    const Index n = least(part.inner_block, part.inner - k), left = part.inner - k - n;
-    const float* const tiles = part.panels ? part.panels + k * panel_rows : part.workspace;
-    if (!part.panels) pack_tiles(part, k, n, part.workspace);
+    const Index n = least(part.inner_block, part.inner - k), left = part.inner - k - n, steps = n / kTile;
+    const float* const panels = part.panels ? part.panels + k * panel_rows : part.workspace;
+    if (!part.panels) pack_tiles(packed, k, n, part.workspace);
     barrier();
     // The next block of a, or the first one, which the next strips may meet.
-    const Index next_words = part.panels && n < part.inner ? least(part.inner_block, left ? left : part.inner) : 0;
-    Prefetch of_a(left ? tiles + n * panel_rows : part.panels, next_words * panel_rows * 4,
-                  (part.last - part.first) * squares * (n / kTile));
+    const Index next_words = part.panels && !part.near && n < part.inner ? least(part.inner_block, left ? left : part.inner) : 0;
+    Prefetch of_a = spread(left ? panels + n * panel_rows : part.panels, next_words * panel_rows * 4, strips * squares * steps);
     for (Index s = part.first; s < part.last; ++s) {
       const char* const b = b_of(s, k);
       const bool wraps = s + 1 == part.last, ends = wraps && !left;
-      const Later next = ends ? part.later[0] : Later{wraps ? b_of(part.first, k + n) : b_of(s + 1, k), n * kRowOfB};
+      const Later next = ends        ? part.later[0]
+                         : part.near ? Later{}
+                                     : Later{wraps ? b_of(part.first, k + n) : b_of(s + 1, k), n * kRowOfB};
       if (ends) fetch(part.later[1].from, part.later[1].bytes);
-      Prefetch of_b(next.from, next.bytes, squares * (n / kTile));
+      Prefetch of_b = spread(next.from, next.bytes, squares * steps);
       for (Index row = 0; row < part.rows; row += 2 * kTile) {
         const Index rows = least(2 * kTile, part.rows - row), column = s * kColumns;
         const bool whole = !part.to && part.columns - column >= kColumns && rows % kTile == 0;
         float* const kept = all_sums + ((s - part.first) * squares + row / (2 * kTile)) * kSquare;
         alignas(64) float square[kSquare];
         float* const sums = left ? kept : whole ? part.c + row * part.c_stride + column : square;
+        const float* const tiles = panels + (row - in_place) * n;
+        TileOperand a{tiles, tiles + n * kTile, kTileBytes, kTileWords};
+        if (row < in_place) {
+          const float* const rows_of_a = static_cast<const float*>(part.a) + row * part.inner + k;
+          a = {rows_of_a, rows_of_a + kTile * part.inner, 4 * part.inner, kTile};
+          // Each strip fetches its share of the rows.
+          const Index first = 2 * kTile * (s - part.first) / strips, end = 2 * kTile * (s - part.first + 1) / strips;
+          of_a = {reinterpret_cast<const char*>(rows_of_a + first * part.inner + n), left && !part.near ? end - first : 0, 4 * part.inner, kTileBytes};
+        }
         const auto product = rows > kTile ? square_product<true, Integers> : square_product<false, Integers>;
-        product(tiles + row * n, n, b, k ? kept : nullptr, sums, !left && whole ? part.c_stride : kColumns, of_a, of_b);
-        of_a.go_on(n / kTile), of_b.go_on(n / kTile);
+        product(a, n, b, k ? kept : nullptr, sums, !left && whole ? part.c_stride : kColumns, of_a, of_b);
+        of_a.from += steps * of_a.step, of_b.from += steps * of_b.step;
         if (left || whole) continue;
         const auto put = !part.to ? put_square : part.to_stored == Stored::bf16 ? narrow_square<Bf16> : narrow_square<Fp16>;
         put(part, row, rows, column, square);

@@ -38,6 +38,7 @@ struct GemmPart {
   const float* panels = nullptr;  // a of `block` if it is packed already: of one block of inner after the other
   Stored a_stored = Stored::fp32;
   bool lies = false;  // `block` reads words of a as they lie: see GemmKernels::lies
+  bool near = false;  // of `block` by tiles: a and b are in the second cache
   Streams streams = {};  // of `few`
   // Of `block`: where sums end, [rows, columns] in bf16 or fp16, rows to_stride apart; c then holds those of several blocks of inner,
   // unless GemmKernels::own_sums.
@@ -98,7 +99,7 @@ struct GemmKernels {
 
   // Whether `block` reads words of a in place: the multiply-adds of few strips take no longer than packing a does. With more strips
   // packing pays, and panels are read as one stream.
-  bool lies(std::int64_t strips) const { return panel_multiple == 1 && strips <= 16; }
+  bool lies(std::int64_t strips) const { return strips <= (panel_multiple > 1 ? 8 : 16); }
   std::int64_t few_floats(std::int64_t rows) const { return kMostStreams * rows * width; }
   std::int64_t panel_rows(std::int64_t rows) const { return (rows + panel_multiple - 1) / panel_multiple * panel_multiple; }
   std::int64_t sums_floats(std::int64_t rows, std::int64_t columns) const {

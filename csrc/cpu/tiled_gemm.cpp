@@ -216,6 +216,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const std::int64_t wide_stride = few ? inner + (spread ? 16 : 0) : whole_lines(plan.inner_block);  // of its rows
   const std::int64_t wide_bytes = widened ? whole_pages(product({plan.row_block, wide_stride, 4}, "tiled: bytes of a in fp32")) : 0;
   const std::int64_t part_bytes = few || lies ? 0 : product({part_rows, inner, 4}, "tiled: packed a");
+  const bool near = plan.packed_bytes + product({part_rows, inner, 4}, "tiled: words of a") <= device.caches().l2_bytes / 2;
   // Each thread packs what it reads where no other one reads these rows: it waits for none then. Or where a is small.
   const bool small = turns == 1 && wide_bytes + row_parts * part_bytes <= device.caches().l2_bytes / 4;
   const bool alone = part_bytes && group_rows <= kMostRowParts && (small || groups == device.threads());
@@ -237,7 +238,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
       const Range rows_of_part = share(turn.size(), static_cast<int>(row_part), static_cast<int>(row_parts), row_multiple);
       GemmPart part{};
       part.a = static_cast<const char*>(problem.a) + (turn.first + rows_of_part.first) * problem.inner * a_size;
-      part.lies = lies;
+      part.lies = lies, part.near = near;
       part.panels = panel_bytes ? panels + worker * copy_floats + row_part % packed_parts * part_bytes / 4 : nullptr;
       part.rows = rows_of_part.size(), part.inner = inner, part.inner_block = plan.inner_block;
       part.a_stored = words ? Stored::fp32 : a_stored;

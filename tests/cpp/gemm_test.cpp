@@ -142,9 +142,9 @@ class GemmTest : public TableTest<GemmKernels> {
     // And where words of a are read as they lie.
     if (!few && table.lies(strips) && (type == Stored::fp32 || size * per_word == 4)) {
       again.fill(7);
-      part.panels = nullptr, part.lies = true;
+      part.panels = nullptr, part.lies = part.near = true;
       table.block[index(type)](part);
-      part.panels = panels.data(), part.lies = false;
+      part.panels = panels.data(), part.lies = part.near = false;
       for (std::int64_t i = 0; i < rows * columns; ++i) ASSERT_EQ(std::memcmp(&again[i], &c[i], 4), 0) << "at " << i;
     }
     // Words of int8 are packed from where they lie, to the same panels.
