@@ -170,11 +170,9 @@ def test_an_undisturbed_ceiling_is_better_then_the_faster_one() -> None:
     assert better(made(1.0, probe="launch"), made(2.0, probe="launch")) == made(1.0, probe="launch")
 
 
-@pytest.mark.usefixtures("small_probes")
-def test_a_disturbed_ceiling_is_measured_again_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first three samples see other work; with three tries none of it is left."""
-    device = open_device("cpu")
-    real, calls = device.core.sample, [0]
+def with_samples(changed: Callable[[int, dict[str, Any]], dict[str, object]]) -> tuple[Device, list[int]]:
+    """A CPU whose nth call of `sample` returns changed(n, what the CPU returns), and the number of calls."""
+    device, calls = open_device("cpu"), [0]
 
     class Core:
         def __getattr__(self, name: str) -> object:
@@ -182,13 +180,20 @@ def test_a_disturbed_ceiling_is_measured_again_after_the_others(monkeypatch: pyt
 
         def sample(self, *arguments: object, **options: object) -> dict[str, object]:
             calls[0] += 1
-            seen = real(*arguments, **options)
-            load = {"cpu_share": 0.9, "run_delay_share": 0.1, "foreign_cores": 0.0, "process_run_delay_share": 0.1}
-            return {**seen, "contended": calls[0] <= 3, "load": load}
+            return changed(calls[0], device.core.sample(*arguments, **options))
 
     planted = Device("cpu")
     planted.core = Core()
+    return planted, calls
+
+
+@pytest.mark.usefixtures("small_probes")
+def test_a_disturbed_ceiling_is_measured_again_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first three samples see other work; with three tries none of it is left."""
+    load = {"cpu_share": 0.9, "run_delay_share": 0.1, "foreign_cores": 0.0, "process_run_delay_share": 0.1}
+    planted, calls = with_samples(lambda n, seen: {**seen, "contended": n <= 3, "load": load})
     monkeypatch.setattr("roofline.ceilings.measuring.last_cache_share", lambda device: None)
+    monkeypatch.setattr("roofline.ceilings.measuring.in_another_state", lambda *given: False)
     labels: list[str] = []
     made = roofline.measure_machine(
         planted,
@@ -199,6 +204,34 @@ def test_a_disturbed_ceiling_is_measured_again_after_the_others(monkeypatch: pyt
     assert {c.status for c in made.ceilings} == {"ok"}
     assert [label for label in labels if "again" in label] == [f"{label}, again (2 of 3)" for label in labels[:3]]
     assert calls[0] == len(made.ceilings) + 3
+
+
+@pytest.mark.usefixtures("small_probes")
+def test_roofs_of_a_slow_state_are_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times slower until the last ceiling is there, as where another guest has half the core: no roof keeps such samples."""
+    slow = [0]
+
+    def slower(n: int, seen: dict[str, Any]) -> dict[str, object]:
+        return {**seen, "samples_s": [s * (10 if n <= slow[0] else 1) for s in seen["samples_s"]]}
+
+    planted, calls = with_samples(slower)
+    monkeypatch.setattr("roofline.ceilings.measuring.last_cache_share", lambda device: None)
+    short = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, tries=1)
+    fast = roofline.measure_machine(planted, quick=True, policy=short)
+    slow[0], calls[0] = len(fast.ceilings), 0
+    made = roofline.measure_machine(planted, quick=True, policy=short)
+    roofs = [(c, before) for c, before in zip(made.ceilings, fast.ceilings, strict=True) if c.access == "read" or c.probe == "fma"]
+    assert len(roofs) > 4
+    for c, before in roofs:
+        assert c.value > before.value / 4, (c, before)
+
+
+def test_operations_per_cycle_follow_pooled_samples() -> None:
+    """16 lanes, two multiply-adds a cycle: 64 FLOP. Samples of half the core alone say 32."""
+    half = Ceiling(probe="fma", dtype="fp32", threads=2, clock_hz=2.8e9, samples=(175e9,) * 3, ops_per_cycle=32.0)
+    whole = half.pooled((343e9,) * 30)
+    assert whole.ops_per_cycle == 64
+    assert half.pooled((176e9,)).ops_per_cycle == 32
 
 
 SHORT = Policy(warmup_min_s=0.0, warmup_max_s=0.005, batch_s=1e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ..probes import DEPTHS, Wanted
+from .again import main_roofs_again
 from .kept import machines_in, side_file
 from .measuring import FAILURE, STANDARD, measure_machine
 from .wanted import WantedSeries, wanted, wanted_series
 
 __all__ = [
-    "DEPTHS", "FAILURE", "STANDARD", "Wanted", "WantedSeries", "machines_in", "measure_machine", "side_file", "wanted",
-    "wanted_series",
+    "DEPTHS", "FAILURE", "STANDARD", "Wanted", "WantedSeries", "machines_in", "main_roofs_again", "measure_machine", "side_file",
+    "wanted", "wanted_series",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ..errors import Error, OutOfMemory, Unsupported
 from ..kernel_costs import leave_one_out, problem_of
 from ..machine import Ceiling, EmpiricalRoofline, KernelTime, Machine, SizeCurve
+from ..machine.ceiling import vector_operations
 from ..measurement import Policy
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
 from ..measurement.disturbances import clock_hz, disturbed
@@ -26,6 +27,7 @@ from ..probes.base import DEEPEST, FURTHER, REPORT, ROOFS
 from ..probes.gpu_units import rate
 from ..units import fmt_percent
 from ..words import arguments_checked
+from .again import in_another_state
 from .kept import PENDING, Kept
 from .series import sustained_load
 from .share import last_cache_share
@@ -102,16 +104,15 @@ def _with_unit_rate(made: Ceiling, device: Device) -> Ceiling:
 def _with_operations(made: Ceiling) -> Ceiling:
     """An undisturbed multiply-add ceiling with its operations per cycle and thread, if a whole number of vectors' worth.
 
-    An instruction issues a power of two operations, one to four of them a cycle (AMD and Intel cores: two; some: more), so that
-    the measured value over the measured clock must come out near k x 2^n. A rate above 103 % of the nearest is implausible.
+    A rate above 103 % of them is implausible.
     """
     known = made.clock_hz and made.threads and made.status == "ok"
     if made.probe not in ("fma", "fma.add") or not known:
         return made
     assert made.clock_hz is not None
     per_cycle = made.value / made.clock_hz / made.threads
-    nearest = min((k * 2**n for k in (1, 3) for n in range(12)), key=lambda ops: abs(ops / per_cycle - 1))
-    return dataclasses.replace(made, ops_per_cycle=float(nearest)) if per_cycle <= IMPLAUSIBLE * nearest else made
+    nearest = vector_operations(per_cycle)
+    return dataclasses.replace(made, ops_per_cycle=nearest) if per_cycle <= IMPLAUSIBLE * nearest else made
 
 
 def better(one: Ceiling, other: Ceiling) -> Ceiling:
@@ -256,6 +257,16 @@ class _Run:
             self.found_series[label] = made
         self.kept.save(self.machine)
 
+    def measure_again(
+        self, items: Sequence[tuple[str, Device, Wanted]], why: str, shown: Progress, late: Callable[..., bool]
+    ) -> None:
+        """Ceilings once more; the better one of each is kept."""
+        shown.more(len(items))
+        for label, where, what in items:
+            shown.step(f"{label}, again ({why})")
+            if not late():
+                self.attempt(label, partial(ceiling, where, what, self.policy))
+
     def time_kernels(self, shown: Progress, late: Callable[..., bool]) -> None:
         """Every kernel on its standard problems. What cannot run is left out; what a deadline leaves out is counted."""
         # What was timed before an interruption says nothing of the parts of the others.
@@ -307,8 +318,9 @@ def measure_machine(
 ) -> Machine:
     """The ceilings of one device: bandwidth by level and access, arithmetic by dtype and instruction set, latencies.
 
-    `measure_machine("cpu", quick=True)`. A ceiling that other work disturbed is measured again after the others, up to
-    policy.tries times in all.
+    `measure_machine("cpu", quick=True)`. The roofs are measured twice where a virtual machine was slower or faster for the first
+    ones (see `in_another_state`). A ceiling that other work disturbed is measured again after the others, up to policy.tries times
+    in all.
 
     Args:
         device: "cpu", "cuda:0"; None is the first GPU, else the CPU.
@@ -360,6 +372,9 @@ def measure_machine(
                 run.left_out[label] = LATE
             else:
                 run.attempt(label, partial(ceiling, where, what, rules))
+        roofs = [item for item in run.plan if item[0] in todo and item[0] in run.ceilings and item[2].rank == ROOFS]
+        if roofs and not late() and in_another_state(opened, run.machine(), rules):
+            run.measure_again(roofs, "the main roofs moved", shown, late)
         run.time_kernels(shown, late)
         for series in run.series:
             if series.label not in todo:
@@ -373,11 +388,7 @@ def measure_machine(
             disturbed = [item for item in run.plan if item[0] in run.ceilings and run.ceilings[item[0]].status == "contended"]
             if not disturbed or late():
                 break
-            shown.more(len(disturbed))
-            for label, where, what in disturbed:
-                shown.step(f"{label}, again ({again + 1} of {rules.tries})")
-                if not late():
-                    run.attempt(label, partial(ceiling, where, what, rules))
+            run.measure_again(disturbed, f"{again + 1} of {rules.tries}", shown, late)
     made = run.machine(finished=True)
     run.kept.finish(made)
     return made

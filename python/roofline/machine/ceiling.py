@@ -41,6 +41,14 @@ def fmt_modes(values: Iterable[float], unit: str) -> str:
     return " or ".join(f"{number} {text.split(' ')[1]}" for number, text in zip(numbers, texts, strict=True))
 
 
+def vector_operations(per_cycle: float) -> float:
+    """The FLOP per cycle that a core's vector units allow, nearest to a measured rate.
+
+    An instruction issues a power of two operations, one to four of them a cycle (AMD and Intel cores: two; some: more): k x 2^n.
+    """
+    return float(min((k * 2**n for k in (1, 3) for n in range(12)), key=lambda ops: abs(ops / per_cycle - 1)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling(Shown):
     """A measured problem (or a datasheet number) that bounds others.
@@ -217,7 +225,10 @@ class Ceiling(Shown):
 
     def pooled(self, samples: Iterable[float]) -> Ceiling:
         """This ceiling with more samples of the same roof (brackets, the end check)."""
-        return dataclasses.replace(self, samples=self.samples + tuple(samples))
+        made = dataclasses.replace(self, samples=self.samples + tuple(samples))
+        if not (self.ops_per_cycle and self.clock_hz and self.threads):
+            return made
+        return dataclasses.replace(made, ops_per_cycle=vector_operations(made.value / self.clock_hz / self.threads))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form; `kind`, `label`, `value`, `summary` and `modes` are for readers and ignored when read back."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from ..ceilings import measure_machine
+from ..ceilings import main_roofs_again, measure_machine
 from ..ceilings.measuring import LATE
 from ..errors import Error, is_number
 from ..machine import Ceiling, Machine
 from ..measurement import Device, Policy, attempt, open_device
-from ..measurement.devices import exclusive, utc_now
+from ..measurement.devices import utc_now
 from ..measurement.policy import QUICK, REPORT, THOROUGH
-from ..measurement.probing import measured_again
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.tensors import WHOLE_CHECK_BYTES, WHOLE_CHECK_FLOPS
 from ..prediction import predict_problem
@@ -37,50 +36,24 @@ def _limit(time_limit_s: float | None, quick: bool, thorough: bool) -> float | N
     return float(time_limit_s)
 
 
-def main_roofs(machine: Machine) -> list[Ceiling]:
-    """The slowest level's read and the fp32 multiply-add: what the end check measures again."""
-    found = []
-    asks: tuple[Callable[[], Ceiling], ...] = (machine.bandwidth, lambda: machine.compute("fp32"))
-    for ask in asks:
-        try:
-            best = ask()
-        except Error:
-            continue
-        own = [
-            c
-            for c in machine.ceilings
-            if c.problem
-            and c.source == "measured"
-            and c.is_roof
-            and c.threads == best.threads
-            and (c.kind, c.level, c.access, c.dtype) == (best.kind, best.level, best.access, best.dtype)
-            and c.probe in ("stream", "fma")
-        ]
-        found += [max(own, key=lambda c: c.value)] if own else []
-    return found
-
-
-@exclusive
 def end_check(device: Device, machine: Machine, policy: Policy) -> list[tuple[Ceiling, Bracket, bool]]:
     """The main roofs again, on the same probes: (ceiling, start and end as a bracket, whether other work ran)."""
-    found = []
-    for c in main_roofs(machine):
-        try:
-            again = measured_again(device, c)
-        except Error:  # it cannot be measured here, or the file does not say how
-            continue
-        seen = again.sampled(device, policy)
-        ends = Bracket(
-            label=c.name,
-            kind=c.kind,
-            level=c.level,
-            problem=c.problem,
-            variant=c.variant,
-            before_samples=c.samples,
-            after_samples=tuple(again.rates(seen["samples_s"])),
+    return [
+        (
+            c,
+            Bracket(
+                label=c.name,
+                kind=c.kind,
+                level=c.level,
+                problem=c.problem,
+                variant=c.variant,
+                before_samples=c.samples,
+                after_samples=rates,
+            ),
+            contended,
         )
-        found.append((c, ends, bool(seen["contended"])))
-    return found
+        for c, rates, contended in main_roofs_again(device, machine, policy)
+    ]
 
 
 def pooled(machine: Machine, results: Iterable[Measurement]) -> Machine:
