@@ -15,10 +15,12 @@ struct Later {
   std::int64_t bytes;
 };
 
-// Address streams in which few rows read b, at most GemmKernels::kMostStreams, and whether they prefetch it into L1 or L2.
+// Address streams in which few rows read b, at most GemmKernels::kMostStreams, and whether they prefetch it into L1 or L2: every line,
+// or of one stream a line in four, where hardware fetches the rest.
 struct Streams {
   int count = 1;
   bool to_l1 = false;
+  bool sparse = false;
 };
 
 // Rows of c and the columns of some strips of b, over all of inner, which counts words where `GemmKernels::numbers` is not 1: the last
@@ -70,6 +72,7 @@ struct GemmKernels {
   static constexpr std::int64_t kPageRows = 8;      // which has 8 ways at least: so many of them are a tile at most
   static constexpr int kMostFewRows = 18;
   static constexpr int kMostStreams = 8;
+  static constexpr int kMostSparseRows = 5;  // in fp32: hardware looks not far enough ahead where rows take as long as memory does
 
   int width;       // columns of a strip
   int tile_rows;   // of a tile of c in registers

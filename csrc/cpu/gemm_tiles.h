@@ -131,19 +131,17 @@ ROOFLINE_INLINE Index rows_at_once(const GemmPart& part) {
 }
 ROOFLINE_INLINE bool is_read_once(const GemmPart& part) { return part.streams.count == 1 && part.rows <= rows_at_once(part); }
 
-// into[Rows][kWidth] += a[Rows][n] b[n][kWidth]. Hardware fetches what is read once, faster than by a request for each line: one
-// for four lines helps where pages begin. But it looks not far enough ahead where rows take as long as memory does. Tiles that
-// share a chunk share the requests for the next one, `fetch` bytes from `next` on every four rows of b. A busy memory drops those
-// to the second cache, and none to the first: these come later, for what is still missing.
+// into[Rows][kWidth] += a[Rows][n] b[n][kWidth]. Tiles that share a chunk share the requests for the next one, `fetch` bytes from `next`
+// on every four rows of b. A busy memory drops those to the second cache, and none to the first: these come later, for what is still
+// missing.
 template <class B, bool Ahead, bool ToL1, int Rows>
 void add_product(const GemmPart& part, const float* a, const char* b, Index n, float* into, const char* next, Index fetch) {
-  constexpr Index kLineWords = kWidth * 64 / B::kRowBytes, kFastWords = 80;
-  constexpr bool kFast = Rows * kLineWords <= kFastWords && 4 * B::kRowBytes >= 256;
+  constexpr bool kSparse = Rows * 4 * kWidth <= GemmKernels::kMostSparseRows * B::kRowBytes && 4 * B::kRowBytes >= 256;
   Vec sums[Rows][2];
   using Word = typename B::Sum::Of;
   const Plain<Word> words{reinterpret_cast<const Word*>(a), part.row_words()};
   const bool once = is_read_once(part);
-  if (Ahead && kFast && once)
+  if (Ahead && kSparse && once && part.streams.sparse)
     multiply<B, 256, 0, ToL1>(words, b, n, sums, kInFlight);
   else if (Ahead && !fetch)
     multiply<B, 64, 0, ToL1>(words, b, n, sums, once ? kShorter : in_flight(part));

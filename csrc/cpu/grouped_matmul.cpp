@@ -187,8 +187,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   plan->activations = &choose<RowsTable>(ROOFLINE_TABLES(rows)).table->of[kFp32];
   plan->problem = problem;
   plan->most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
-  plan->streams = read_streams(device, isa, 1);
   const std::int64_t rows = rows_of(problem), experts = problem.all_experts();
+  plan->streams = read_streams(device, isa, parts_of(rows, experts));
 
   std::int64_t packed_bytes = 0;
   const auto describe = [&](std::int64_t columns, std::int64_t inner) {
@@ -262,7 +262,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   bound.plan.set("threads", device.threads());
   bound.plan.set("gathered", 1);
   bound.plan.set("streams", plan->streams.count);
-  bound.plan.set("prefetch", plan->streams.to_l1 ? "L1" : "L2");
+  bound.plan.set("prefetch", prefetch_of(plan->streams));
   bound.plan.set("packed_bytes", Value(packed_bytes));
   bound.plan.set("pack_s", Value(pack_s));
   bound.plan.set("workspace_bytes", Value(workspace_bytes));

@@ -37,7 +37,7 @@ Bound bind_tiled(const char* step, const TiledProblem& problem, Device& device) 
   bound.plan.set("inner_block", gemm.inner_block);
   if (!gemm.inner_block) {
     bound.plan.set("streams", gemm.streams.count);
-    bound.plan.set("prefetch", gemm.streams.to_l1 ? "L1" : "L2");
+    bound.plan.set("prefetch", prefetch_of(gemm.streams));
   }
   bound.plan.set("threads", device.threads());
   if (!problem.unpack) {

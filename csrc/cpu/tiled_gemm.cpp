@@ -99,16 +99,16 @@ std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t 
   return std::min(inner, parts_of(parts_of(inner, parts_of(inner, most)), step) * step);
 }
 
-// One stream is fetched ahead by hardware too; some CPUs read faster at several places, and others at half the rate. With more
-// rows, the sums of fewer streams go to the cache and back less often. Rows of one tile that take as long as memory does gain most
-// by prefetches into L1; where there are more tiles, their prefetches go to both caches, and there is no level to choose. Nor is
-// there with AMX: its tiles read two strips at a time and prefetch into L2.
+// One stream is fetched ahead by hardware too, and a prefetch of every line of it helps some CPUs and holds up others; some read faster
+// at several places, and others at half the rate. With more rows, the sums of fewer streams go to the cache and back less often. Rows
+// of one tile that take as long as memory does gain most by prefetches into L1; where there are more tiles, their prefetches go to
+// both caches, and there is no level to choose. Nor is there with AMX: its tiles read two strips at a time and prefetch into L2.
 Streams read_streams(Device& device, Isa isa, std::int64_t rows) {
   if (isa == Isa::amx) return {.count = 2};
   const GemmKernels* const table = choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
-  constexpr std::int64_t kMost = GemmKernels::kMostFewRows;
+  constexpr std::int64_t kMost = GemmKernels::kMostFewRows, kSparse = GemmKernels::kMostSparseRows;
   const std::int64_t tile = std::min<std::int64_t>(GemmKernels::kPageRows, table->tile_rows);  // a trial's rows are whole pages long
-  const std::int64_t trial = rows > kMost / 2 ? kMost : rows > 2 ? tile : 1;
+  const std::int64_t trial = rows > kMost / 2 ? kMost : rows > kSparse ? tile : rows > 2 ? std::min<std::int64_t>(4, tile) : 1;
   return read_streams(device, "streams of " + std::to_string(trial) + " rows", trial, table->width, table->width * 4,
                       trial > tile ? 1 : 2, table->few[0]);
 }
@@ -116,9 +116,15 @@ Streams read_streams(Device& device, Isa isa, std::int64_t rows) {
 Streams read_streams(Device& device, const std::string& what, std::int64_t rows, int width, std::int64_t row_bytes, int levels,
                      const std::function<void(const GemmPart&)>& few) {
   constexpr std::int64_t kInner = 4096, kBytes = std::int64_t{32} << 20;
-  constexpr int kCounts = 4;  // 1, 2, 4, 8
-  const auto streams = [](int candidate) { return Streams{1 << candidate % kCounts, candidate >= kCounts}; };
-  return streams(device.quickest(what, kCounts * levels, [=, &device]() -> Device::Trial {
+  constexpr Streams kCandidates[] = {{.sparse = true}, {1}, {2}, {4}, {8}};
+  const bool sparse = rows <= GemmKernels::kMostSparseRows && row_bytes == 4 * width;
+  const int first = sparse ? 0 : 1, each = 5 - first;
+  const auto streams = [=](int candidate) {
+    Streams found = kCandidates[first + candidate % each];
+    found.to_l1 = candidate >= each;
+    return found;
+  };
+  return streams(device.quickest(what, each * levels, [=, &device]() -> Device::Trial {
     const std::int64_t strip_bytes = kInner * row_bytes, strips = kBytes / strip_bytes, columns = strips * width;
     const std::int64_t own_floats = whole_pages(GemmKernels::kMostStreams * rows * width * 4) / 4;
     const auto b = workspace(device, kBytes, Fill::uniform);

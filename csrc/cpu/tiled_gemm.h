@@ -56,6 +56,11 @@ Streams read_streams(Device& device, Isa isa, std::int64_t rows);
 Streams read_streams(Device& device, const std::string& what, std::int64_t rows, int width, std::int64_t row_bytes, int levels,
                      const std::function<void(const GemmPart&)>& few);
 
+// As a plan states them: "L2", or "L2, a line in four".
+inline std::string prefetch_of(const Streams& streams) {
+  return std::string(streams.to_l1 ? "L1" : "L2") + (streams.sparse ? ", a line in four" : "");
+}
+
 // Words of a strip of b, and of a row of a, with so many numbers along inner.
 inline std::int64_t words_of(const GemmKernels& table, Stored type, std::int64_t inner) {
   const std::int64_t numbers = table.numbers[static_cast<int>(type)] * table.multiple;
