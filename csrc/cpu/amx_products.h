@@ -10,7 +10,7 @@ namespace {
 
 constexpr Index kPairedRows = 2 * kTile;  // that a tile of pairs holds, and that two tiles of c do
 
-constexpr auto kNothing = [](Index) __attribute__((always_inline)) {};
+constexpr auto kNothing = [](Index, Index) __attribute__((always_inline)) {};
 
 // to[rows][pitch] = (from[2 kLanes][width] scale)ᵀ.
 template <class Whole>

@@ -72,25 +72,28 @@ struct Square {
     if constexpr (Rows) _tile_loadd(2, below, row);
     if constexpr (Rows && Columns) _tile_loadd(3, below + kTile, row);
   }
-  // Adds the product of `steps` tiles; between(step) runs beside them.
+  // Adds the product of `steps` tiles. between(step, quarter) runs after every product or, where there are fewer, in its place.
   template <class F>
   ROOFLINE_INLINE void add(const TileOperand& a, const TileOperand& b, Index steps, const F& between) {
     for (Index step = 0; step < steps; ++step) {
       _tile_loadd(4, a.at + step * a.step, a.row);
       _tile_loadd(6, b.at + step * b.step, b.row);
       ROOFLINE_ADD_PRODUCT(Integers, 0, 4, 6);
+      between(step, 0);
       if constexpr (Columns) {
         _tile_loadd(7, b.other + step * b.step, b.row);
         ROOFLINE_ADD_PRODUCT(Integers, 1, 4, 7);
       }
+      between(step, 1);
       if constexpr (Rows) {
         _tile_loadd(5, a.other + step * a.step, a.row);
         ROOFLINE_ADD_PRODUCT(Integers, 2, 5, 6);
-        if constexpr (Columns) {
-          ROOFLINE_ADD_PRODUCT(Integers, 3, 5, 7);
-        }
       }
-      between(step);
+      between(step, 2);
+      if constexpr (Rows && Columns) {
+        ROOFLINE_ADD_PRODUCT(Integers, 3, 5, 7);
+      }
+      between(step, 3);
     }
   }
   ROOFLINE_INLINE void store(float* c, Index row) {

@@ -36,16 +36,21 @@ ROOFLINE_INLINE void two_strips(const GemmPart& part, Index one, Index other) {
   const char *const b = b_of(one), *const next = b_of(other);
   Square<true, true>::clear();
   for (Index k = 0; k < part.inner; k += kTile) {
-    fetch(b + k * kRowOfB + kInFlight / 2, kStepOfB);
-    fetch(next + k * kRowOfB + kInFlight / 2, kStepOfB);
+    const auto half = [&](const char* of, Index which) __attribute__((always_inline)) {
+      fetch(of + k * kRowOfB + kInFlight / 2 + which * kStepOfB / 2, kStepOfB / 2);
+    };
+    half(b, 0);
     _tile_loadd(4, a + 4 * k, 4 * part.row_words());
     _tile_loadd(6, b + k * kRowOfB, kRowOfB);
     _tile_loadd(7, b + k * kRowOfB + kTileBytes, kRowOfB);
     ROOFLINE_ADD_PRODUCT(Integers, 0, 4, 6);
+    half(next, 0);
     ROOFLINE_ADD_PRODUCT(Integers, 1, 4, 7);
+    half(b, 1);
     _tile_loadd(6, next + k * kRowOfB, kRowOfB);
     _tile_loadd(7, next + k * kRowOfB + kTileBytes, kRowOfB);
     ROOFLINE_ADD_PRODUCT(Integers, 2, 4, 6);
+    half(next, 1);
     ROOFLINE_ADD_PRODUCT(Integers, 3, 4, 7);
   }
   alignas(64) float squares[kSquare];
@@ -67,7 +72,9 @@ void few_tiles(const GemmPart& part) {
       const char* const b = static_cast<const char*>(part.b) + s * part.inner * kRowOfB;
       Tiles::clear();
       Tiles::add({a, a + kTile * row_words, 4 * row_words, kTile}, columns_at(b), part.inner / kTile,
-                 [&](Index step) __attribute__((always_inline)) { fetch(b + step * kStepOfB + kInFlight, kStepOfB); });
+                 [&](Index step, Index quarter) __attribute__((always_inline)) {
+                   fetch(b + step * kStepOfB + quarter * kStepOfB / 4 + kInFlight, kStepOfB / 4);
+                 });
       alignas(64) float square[kSquare];
       Tiles::store(square, kRowOfB);
       barrier();
@@ -96,13 +103,14 @@ void pack_tiles(const GemmPart& part, Index k, Index n, float* to) {
     }
 }
 
-// Lines to prefetch beside every step.
+// Lines to prefetch beside every step, a quarter after each product: many at once hold up the loads behind them.
 struct Prefetch {
   const char* from = nullptr;
   Index lines = 0, apart = 64, step = 0;  // of a step; bytes from line to line, and from step to step
 
-  ROOFLINE_INLINE void beside(const Prefetch& p, Index step) {
-    for (Index line = 0; line < p.lines; ++line) __builtin_prefetch(p.from + step * p.step + line * p.apart, 0, 2);
+  ROOFLINE_INLINE void beside(const Prefetch& p, Index step, Index quarter) {
+    for (Index line = p.lines * quarter / 4; line < p.lines * (quarter + 1) / 4; ++line)
+      __builtin_prefetch(p.from + step * p.step + line * p.apart, 0, 2);
   }
 };
 
@@ -118,9 +126,9 @@ void square_product(const TileOperand& a, Index n, const char* b, const float* b
                     const Prefetch& of_a, const Prefetch& of_b) {
   using Tiles = Square<Rows, true, Integers>;
   begun ? Tiles::load(begun, kRowOfB) : Tiles::clear();
-  Tiles::add(a, columns_at(b), n / kTile, [&](Index step) __attribute__((always_inline)) {
-    Prefetch::beside(of_a, step);
-    Prefetch::beside(of_b, step);
+  Tiles::add(a, columns_at(b), n / kTile, [&](Index step, Index quarter) __attribute__((always_inline)) {
+    Prefetch::beside(of_a, step, quarter);
+    Prefetch::beside(of_b, step, quarter);
   });
   Tiles::store(sums, 4 * stride);
   barrier();

@@ -21,6 +21,7 @@ constexpr std::int64_t kPartColumns = 256;       // of a part: its sums and its 
 constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: fewer do not reuse what a cache holds
+constexpr std::int64_t kWholeRows = 64;      // by tiles that take all of inner at a time
 constexpr std::int64_t kMostRowParts = 64;   // of a group that each thread packs for itself
 // Rows of few that lie whole pages apart share sets of the first cache, which lose their lines to b: from so many rows and columns
 // on each thread rather copies them a line further apart.
@@ -170,7 +171,9 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const bool words_lie = numbers * size_bytes(problem.dtype) == 4 && !problem.a_is_fp32 && problem.inner == inner * numbers;
   const bool lies = !few && words_lie && table->lies(strips);
   const Blocks most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
-  plan.inner_block = few ? 0 : inner_block_of(inner, most.inner, table->multiple);
+  // Tiles of some rows wait for memory: they read a strip to its end, and their sums stay in registers.
+  const bool whole = table->own_sums && rows <= kWholeRows && (rows + table->width) * inner * 4 <= device.caches().l2_bytes / 2;
+  plan.inner_block = few ? 0 : whole ? inner : inner_block_of(inner, most.inner, table->multiple);
   // Many rows: some at a time, whose a is packed by all threads before it meets b.
   const std::int64_t tile_rows = table->tile_rows;
   const std::int64_t fitting = std::max(kPackedBytes / (4 * inner) / tile_rows, most.rows / tile_rows) * tile_rows;
