@@ -92,12 +92,12 @@ struct InTiles {
   // What a tile takes of a chunk as it reads it; fetches what follows.
   ROOFLINE_INLINE void prepare(const Chunk& chunk, Index step, char* bytes) {
     const char* const b = chunk.numbers + step * kTile * B::kRowBytes;
-    fetch(b + kInFlight, kTile * B::kRowBytes);
-    if (chunk.lies()) return;
+    if (chunk.lies()) return fetch(b + kInFlight, kTile * B::kRowBytes);
     const Index some = chunk.fours - step * kTile;
     float* to = reinterpret_cast<float*>(bytes + step * kStepOfB);
 #pragma GCC unroll 4
     for (Index row = 0; row < kTile; ++row, to += kColumns) {
+      fetch(b + kInFlight + row * B::kRowBytes, B::kRowBytes);
       Vec low = zero(), high = zero();
       if (row < some) B::read(b, row, 0, low, high);
       store(to, low), store(to + kTile, high);
