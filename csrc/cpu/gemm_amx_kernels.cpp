@@ -185,9 +185,10 @@ void block_of_tiles(const GemmPart& part) {
         if (row < in_place) {
           const float* const rows_of_a = static_cast<const float*>(part.a) + row * part.inner + k;
           a = {rows_of_a, rows_of_a + kTile * part.inner, 4 * part.inner, kTile};
-          // Each strip fetches its share of the rows.
+          // Each strip prefetches its share of the rows, of their next block.
           const Index first = 2 * kTile * (s - part.first) / strips, end = 2 * kTile * (s - part.first + 1) / strips;
-          of_a = {reinterpret_cast<const char*>(rows_of_a + first * part.inner + n), left && !part.near ? end - first : 0, 4 * part.inner, kTileBytes};
+          const auto* const next_block = reinterpret_cast<const char*>(rows_of_a + first * part.inner + n);
+          of_a = {next_block, left && !part.near ? end - first : 0, 4 * part.inner, kTileBytes};
         }
         const auto product = rows > kTile ? square_product<true, Integers> : square_product<false, Integers>;
         product(a, n, b, k ? kept : nullptr, sums, !left && whole ? part.c_stride : kColumns, of_a, of_b);

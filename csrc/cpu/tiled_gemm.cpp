@@ -225,7 +225,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const std::int64_t wide_stride = few ? inner + (spread ? 16 : 0) : whole_lines(plan.inner_block);  // of its rows
   const std::int64_t wide_bytes = widened ? whole_pages(product({plan.row_block, wide_stride, 4}, "tiled: bytes of a in fp32")) : 0;
   const std::int64_t part_bytes = few || lies ? 0 : product({part_rows, inner, 4}, "tiled: packed a");
-  const bool near = plan.packed_bytes + product({part_rows, inner, 4}, "tiled: words of a") <= device.caches().l2_bytes / 2;
+  const bool near = !problem.unpack && plan.packed_bytes + part_rows * inner * 4 <= device.caches().l2_bytes / 2;
   // Each thread packs what it reads where no other one reads these rows: it waits for none then. Or where a is small.
   const bool small = turns == 1 && wide_bytes + row_parts * part_bytes <= device.caches().l2_bytes / 4;
   const bool alone = part_bytes && group_rows <= kMostRowParts && (small || groups == device.threads());
