@@ -10,6 +10,7 @@ import pytest
 import roofline
 from roofline import Error, Machine, Policy
 from roofline.ceilings import DEPTHS, FAILURE, wanted, wanted_series
+from roofline.ceilings.again import in_another_state
 from roofline.ceilings.measuring import better, burst_and_sustained
 from roofline.ceilings.series import curve_sizes, intensity_sweep, size_curve
 from roofline.cli import main
@@ -193,7 +194,6 @@ def test_a_disturbed_ceiling_is_measured_again_after_the_others(monkeypatch: pyt
     load = {"cpu_share": 0.9, "run_delay_share": 0.1, "foreign_cores": 0.0, "process_run_delay_share": 0.1}
     planted, calls = with_samples(lambda n, seen: {**seen, "contended": n <= 3, "load": load})
     monkeypatch.setattr("roofline.ceilings.measuring.last_cache_share", lambda device: None)
-    monkeypatch.setattr("roofline.ceilings.measuring.in_another_state", lambda *given: False)
     labels: list[str] = []
     made = roofline.measure_machine(
         planted,
@@ -216,6 +216,7 @@ def test_roofs_of_a_slow_state_are_measured_again(monkeypatch: pytest.MonkeyPatc
 
     planted, calls = with_samples(slower)
     monkeypatch.setattr("roofline.ceilings.measuring.last_cache_share", lambda device: None)
+    monkeypatch.setattr("roofline.ceilings.measuring.in_another_state", in_another_state)
     short = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, tries=1)
     fast = roofline.measure_machine(planted, quick=True, policy=short)
     slow[0], calls[0] = len(fast.ceilings), 0
