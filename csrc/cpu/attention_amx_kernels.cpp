@@ -167,7 +167,7 @@ struct RowProducts : InPlaceProducts<Stored> {
         const Index steps = columns / kKeys, each = lines / steps;
         Tiles::add({one, other, 2 * columns, kTile}, {q, q + kTile, kRow<Vectors>, kStep}, steps,
                    [&](Index step, Index quarter) __attribute__((always_inline)) {
-                     Prefetch::fetch_quarter(after, key / kKeys * lines + step * each, each, quarter);
+                     Prefetch::fetch(after, key / kKeys * lines + step * each, each, quarter);
                    });
       };
       for (Index column = 0; column < Vectors * kTile; column += 2 * kTile) {
@@ -223,7 +223,7 @@ struct RowProducts : InPlaceProducts<Stored> {
     for (Index d = 0; d < columns; d += kKeys) {
       const float* const v = paired[d / kKeys % 2];
       const auto beside = [&](Index step, Index quarter) __attribute__((always_inline)) {
-        Prefetch::fetch_quarter(v_after, fetched + (d / kKeys * steps + step) * each, each, quarter);
+        Prefetch::fetch(v_after, fetched + (d / kKeys * steps + step) * each, each, quarter);
         if (quarter == 3 && d + kKeys < columns) pair(d + kKeys, step);
       };
       for (Index row = 0; row < Vectors * kTile; row += 2 * kTile) {

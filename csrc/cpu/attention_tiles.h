@@ -84,9 +84,8 @@ struct InPlaceProducts : TileProducts, InRows {
       if (of.at)
         for (Index line = first; line < first + lines; ++line) __builtin_prefetch(of.at + line * 64, 0, 2);
     }
-    ROOFLINE_INLINE void fetch_quarter(const Prefetch& of, Index first, Index lines, Index quarter) {
-      const Index begin = lines * quarter / 4, end = lines * (quarter + 1) / 4;
-      fetch(of, first + begin, end - begin);
+    ROOFLINE_INLINE void fetch(const Prefetch& of, Index first, Index lines, Index quarter) {
+      if (of.at) fetch_quarter(of.at + first * 64, lines, quarter);
     }
   };
 };

@@ -73,7 +73,7 @@ void few_tiles(const GemmPart& part) {
       Tiles::clear();
       Tiles::add({a, a + kTile * row_words, 4 * row_words, kTile}, columns_at(b), part.inner / kTile,
                  [&](Index step, Index quarter) __attribute__((always_inline)) {
-                   fetch(b + step * kStepOfB + quarter * kStepOfB / 4 + kInFlight, kStepOfB / 4);
+                   fetch_quarter(b + step * kStepOfB + kInFlight, kStepOfB / 64, quarter);
                  });
       alignas(64) float square[kSquare];
       Tiles::store(square, kRowOfB);
@@ -103,14 +103,13 @@ void pack_tiles(const GemmPart& part, Index k, Index n, float* to) {
     }
 }
 
-// Lines to prefetch beside every step, a quarter after each product: many at once hold up the loads behind them.
+// Lines to prefetch beside every step, a quarter after each product.
 struct Prefetch {
   const char* from = nullptr;
   Index lines = 0, apart = 64, step = 0;  // of a step; bytes from line to line, and from step to step
 
   ROOFLINE_INLINE void beside(const Prefetch& p, Index step, Index quarter) {
-    for (Index line = p.lines * quarter / 4; line < p.lines * (quarter + 1) / 4; ++line)
-      __builtin_prefetch(p.from + step * p.step + line * p.apart, 0, 2);
+    fetch_quarter(p.from + step * p.step, p.lines, quarter, p.apart);
   }
 };
 

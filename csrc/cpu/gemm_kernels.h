@@ -104,10 +104,10 @@ struct GemmKernels {
   // packing pays, and panels are read as one stream.
   bool lies(std::int64_t strips) const { return strips <= (panel_multiple > 1 ? 8 : 16); }
   std::int64_t few_floats(std::int64_t rows) const { return kMostStreams * rows * width; }
-  std::int64_t panel_rows(std::int64_t rows) const { return (rows + panel_multiple - 1) / panel_multiple * panel_multiple; }
+  static std::int64_t up_to(std::int64_t multiple, std::int64_t n) { return (n + multiple - 1) / multiple * multiple; }
+  std::int64_t panel_rows(std::int64_t rows) const { return up_to(panel_multiple, rows); }
   std::int64_t sums_floats(std::int64_t rows, std::int64_t columns) const {
-    const auto whole = [](std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; };
-    return own_sums ? whole(rows, tile_rows) * whole(columns, width) : 0;
+    return own_sums ? up_to(tile_rows, rows) * up_to(width, columns) : 0;
   }
   // A packed block of a, a strip of b in fp32, and sums.
   std::int64_t block_floats(std::int64_t rows, std::int64_t columns, std::int64_t inner_block) const {

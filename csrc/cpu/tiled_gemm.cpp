@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bitset>
 #include <chrono>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -119,7 +120,7 @@ Streams read_streams(Device& device, const std::string& what, std::int64_t rows,
   constexpr std::int64_t kInner = 4096, kBytes = std::int64_t{32} << 20;
   constexpr Streams kCandidates[] = {{.sparse = true}, {1}, {2}, {4}, {8}};
   const bool sparse = rows <= GemmKernels::kMostSparseRows && row_bytes == 4 * width;
-  const int first = sparse ? 0 : 1, each = 5 - first;
+  const int first = sparse ? 0 : 1, each = static_cast<int>(std::size(kCandidates)) - first;
   const auto streams = [=](int candidate) {
     Streams found = kCandidates[first + candidate % each];
     found.to_l1 = candidate >= each;
