@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -500,14 +501,14 @@ def true_s(problem: Operator, memory_s: float, rest_s: float, cold: bool, launch
     return overlapped_s + problem.loops() * 9e-9 + 0.3e-6 + cold * 0.2e-6 + (1.5 + 0.8 * cold) * launch_s
 
 
-def kernel_times(operator: str, variant: str, noise: float = 0.0) -> Machine:
-    """Standard problems whose times follow TRUE exactly, but for alternating `noise`."""
+def kernel_times(operator: str, variant: str, noise: float = 0.0, launches_s: Sequence[float] = (0.1e-6, 0.7e-6, 2e-6)) -> Machine:
+    """Standard problems whose times follow TRUE exactly, but for alternating `noise`; launches take one of launches_s."""
     plain, found = machine(), []
     cases = [(case.cold, case.problem) for case in OF_REPORTS if case.problem.name == operator]
     for index, (cold, problem) in enumerate((*cases, *drawn_for(operator, variant, "fp32", "cpu", 2))):
         p = predict(plain, problem, variant=variant, level="DRAM" if cold else "L2")
         memory_s, rest_s = memory_and_rest_s(p.parts)
-        launch_s = (0.1e-6, 0.7e-6, 2e-6)[index % 3]
+        launch_s = launches_s[index % len(launches_s)]
         time_s = launch_s + true_s(problem, memory_s, rest_s, cold, launch_s)
         found.append(KernelTime(
             problem={"operator": operator, **problem.to_dict()}, variant=variant, cold=cold, threads=2, launch_s=launch_s,
@@ -569,6 +570,16 @@ def test_costs_of_a_kernel_are_found(operator: str, variant: str) -> None:
             stated_s = sum(TRUE.more_s(problem, memory_s, rest_s, 0.0, cold=cold, launch_s=launch_s).values())
             assert stated_s == pytest.approx(true_s(problem, memory_s, rest_s, cold, launch_s))
     assert kernel_costs(machine(), OPERATORS[operator](), variant) is None
+
+
+def test_a_start_is_no_joins_where_all_launches_took_alike() -> None:
+    """A launch of cores that are farther apart than those of all standard problems adds itself and about one more."""
+    known = kernel_costs(kernel_times("rms_norm", "fused", launches_s=[0.07e-6]), RmsNorm(), "fused")
+    assert known is not None
+    problem = RmsNorm(rows=14, columns=690)
+    near, far = (sum(known.more_s(problem, 0.0, 1e-7, 0.0, cold=True, launch_s=s).values()) for s in (0.07e-6, 0.5e-6))
+    assert near == pytest.approx(true_s(problem, 0.0, 1e-7, True, 0.07e-6), rel=0.15)
+    assert far - near == pytest.approx((0.5 - 0.07) * 1e-6, rel=0.5)
 
 
 def test_a_standard_problem_with_a_large_residual_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,10 @@ DISTURBED = {"contended": 0.3}
 MEMORY = 2.0  # how much more the factor of memory is trusted: what makes a kernel slower than a roof that moves stays where it is
 LEAST, MOST = 0.3, 100.0  # of the factors
 # Upper ends of what is usual: what no standard problem shows stays well below.
-BYTE_S, WRITE_S, LOOP_S, START_S, PAGE_S, JOINS = 100e-12, 200e-12, 10e-9, 0.5e-6, 200e-9, 4.0
+BYTE_S, WRITE_S, LOOP_S, START_S, PAGE_S = 100e-12, 200e-12, 10e-9, 0.5e-6, 200e-9
+# Expected of a CPU's joins, give or take as much: where all standard problems ran on cores equally far apart, these do not tell
+# joins from the start. A GPU's are more, or none.
+JOINS, GPU_JOINS = 1.0, 4.0
 RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
 GPU_BYTE_S, GPU_WRITE_S, ELEMENT_S = 1e-12, 1e-12, 100e-9  # ELEMENT_S instead of LOOP_S: see `Variant.critical_path`
 FEWER = 16  # standard problems of a variant than these say little of one more
@@ -300,7 +303,7 @@ class _Timed:
 
     @functools.cached_property
     def of_all(self) -> KernelCosts:
-        return _fitted(self.rows, KernelCosts(), UNKNOWN)
+        return _fitted(self.rows, KernelCosts(joins=0.0 if self.sms else JOINS), UNKNOWN)
 
     @functools.cached_property
     def nearby(self) -> Nearby:
@@ -361,7 +364,8 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
     wanted = all_.weight * np.maximum(1 - all_.launch_s / all_.time_s, 0.0)
     factors, seconds = trusted
     moved = (GPU_BYTE_S, GPU_WRITE_S, ELEMENT_S) if all_.sms else (BYTE_S, WRITE_S, RESULT_S if all_.products else LOOP_S)
-    usual = (*moved, START_S, START_S, PAGE_S, JOINS, JOINS)
+    joins = GPU_JOINS if all_.sms else JOINS
+    usual = (*moved, START_S, START_S, PAGE_S, joins, joins)
     prior = np.array([MEMORY * factors, factors, *(seconds / each for each in usual)])
     right = np.concatenate([wanted, prior * np.array(expected.fitted())])
     found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * moved[0]))  # a part of nothing would stay nothing
