@@ -118,36 +118,45 @@ template <int Rows, int Vectors, int Where, class Element>
   }
 }
 
-// out[Rows][columns] += weights[n][Rows] V[n][columns] of such rows and the values [first, last). Results stay in registers, of
-// many columns a part at a time.
+// out[Rows][columns] += weights[n][Rows] V[n][columns] of such rows and the values [first, last). Results stay in registers: of as many
+// rows as fit over whole values, which are then read in the order of memory, and the other rows find a few values in L1; each of these
+// passes prefetches its share of the lines. Beside another group (kSpread), or where one row would fit: of all rows, a part of the
+// columns at a time.
 template <int Rows, int Vectors, int Where, class Element>
 [[gnu::noinline]] void value_whole(const Number* s, const Block<Element>& block, Index first, Index last,
                                    Spread<Element, Vectors>* lines, Number* out) {
-  constexpr int kEach = kNumbers<Element>, kAll = Vectors * kEach, kMost = Where == kSpread ? 4 : 16 / Rows;
-  constexpr int kPart = kAll < kMost ? kAll : kMost, kWords = kPart / kEach;  // vectors of results, and of V
+  constexpr int kEach = kNumbers<Element>, kAll = Vectors * kEach, kFits = 16 / kAll;  // kAll: vectors of results
+  constexpr int kTogether = Where == kSpread || kFits < 2 || kFits > Rows ? Rows : kFits;
+  constexpr int kMost = Where == kSpread ? 4 : 16 / kTogether, kPart = kAll < kMost ? kAll : kMost, kWords = kPart / kEach;
+  constexpr int kTurns = Rows / kTogether, kPasses = kTurns * kAll / kPart;
+  constexpr int kBytes = kLanes * sizeof(Element), kLine = kBytes < 64 ? 64 / kBytes : 1;  // vectors
+  static_assert(kPart == kAll || kTurns == 1);
   for (Index begin = first, end = 0; begin < last; begin = end) {
-    end = kPart == kAll ? last : least(begin + kWhole, last);
+    end = kPasses == 1 ? last : least(begin + kWhole, last);
 #pragma GCC unroll 1
-    for (int part = 0; part < kAll; part += kPart) {
-      Vec acc[Rows][kPart];
+    for (int pass = 0; pass < kPasses; ++pass) {
+      const int part = kTurns > 1 ? 0 : pass * kPart, row = kTurns > 1 ? pass * kTogether : 0;
+      Number* const to = out + (row * kAll + part) * kLanes;
+      Vec acc[kTogether][kPart];
 #pragma GCC unroll 4
-      for (int r = 0; r < Rows; ++r)
+      for (int r = 0; r < kTogether; ++r)
 #pragma GCC unroll 16
-        for (int z = 0; z < kPart; ++z) acc[r][z] = load(out + (r * kAll + part + z) * kLanes);
+        for (int z = 0; z < kPart; ++z) acc[r][z] = load(to + (r * kAll + z) * kLanes);
       const Index column = part / kEach * kLanes;
       for (Index whole = begin; whole < end; whole += kWhole) {
         [[maybe_unused]] const auto then = block.after_values(whole);
         for (Index key = whole; key < least(whole + kWhole, end); key += kEach) {
-          if constexpr (Where == kSpread) lines->template step<Spread<Element, Vectors>::lines_of(2 * kAll / kPart, kEach)>();
+          if constexpr (Where == kSpread) lines->template step<Spread<Element, Vectors>::lines_of(2 * kPasses, kEach)>();
           Vec values[kEach][kWords];
 #pragma GCC unroll 2
           for (int i = 0; i < kEach; ++i) {
-            const Element* const row = block.v + block.at[key + i] + column;
-            [[maybe_unused]] const Element* const ahead = kBeside<Where> ? then[key - whole + i] + column : row;
+            const Element* const from = block.v + block.at[key + i] + column;
+            [[maybe_unused]] const Element* const ahead =
+                kBeside<Where> ? then[key - whole + i] + column + row / kTogether * kLine * kLanes : from;
 #pragma GCC unroll 16
             for (int z = 0; z < kWords; ++z) {
-              fetch_vector<Where>(ahead, z);
-              values[i][z] = load(row + z * kLanes);
+              if (kBeside<Where> && z % (kTurns * kLine) == 0) prefetch(ahead + z * kLanes, Where == kFetchToL1);
+              values[i][z] = load(from + z * kLanes);
               if constexpr (kEach == 2) values[i][z] = in_order(values[i][z]);
             }
           }
@@ -157,8 +166,8 @@ template <int Rows, int Vectors, int Where, class Element>
             pair_fours(_mm512_castps_si512(values[0][z]), _mm512_castps_si512(values[1][z]), values[0][z], values[1][z]);
 #endif
 #pragma GCC unroll 4
-          for (int r = 0; r < Rows; ++r) {
-            const Vec weight = set1(s[key / kEach * Rows + r]);
+          for (int r = 0; r < kTogether; ++r) {
+            const Vec weight = set1(s[key / kEach * Rows + row + r]);
 #pragma GCC unroll 16
             for (int z = 0; z < kPart; ++z)
               acc[r][z] = multiply_add<Element>(weight, values[z % kEach][z / kEach], acc[r][z]);
@@ -166,9 +175,9 @@ template <int Rows, int Vectors, int Where, class Element>
         }
       }
 #pragma GCC unroll 4
-      for (int r = 0; r < Rows; ++r)
+      for (int r = 0; r < kTogether; ++r)
 #pragma GCC unroll 16
-        for (int z = 0; z < kPart; ++z) store(out + (r * kAll + part + z) * kLanes, acc[r][z]);
+        for (int z = 0; z < kPart; ++z) store(to + (r * kAll + z) * kLanes, acc[r][z]);
     }
   }
 }
