@@ -59,8 +59,8 @@ bool cpu_has(Isa isa) {
     case Isa::amx: return true;
 #else
     case Isa::amx:
-      return cpu_has(Isa::avx512_bf16) && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
-             __builtin_cpu_supports("amx-int8");
+      return cpu_has(Isa::avx512_bf16) && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("amx-tile") &&
+             __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("amx-int8");
 #endif
     default: return false;
   }

@@ -1,5 +1,8 @@
 // The vector wrappers of cpu/simd, checked lane by lane; compiled once per instruction set, with that set's flags.
 #include "cpu/simd/simd.h"
+#if defined(ROOFLINE_SIMDE) || defined(__AVX512VBMI__)
+#include "cpu/simd/exp2_by_table.h"
+#endif
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -301,6 +304,40 @@ TEST(Simd, Exp2OrZero) {
     expect_lanes(exp2_or_zero<float>(set1(x)), [](int) { return 0.0f; });
   for (int i = 0; i < kLanes; ++i) EXPECT_TRUE(std::isnan(lanes(exp2_or_zero<float>(set1(kNaN)))[i]));
 }
+
+#if defined(ROOFLINE_SIMDE) || defined(__AVX512VBMI__)
+TEST(Simd, Exp2ByTable) {
+  double worst = 0, sum = 0;
+  int count = 0;
+  for (int first = 0; first < 1 << 16; first += 2 * kLanes) {
+    const auto all = exponents_in_pairs(vec(ramp(static_cast<float>(first), 2)), vec(ramp(static_cast<float>(first + 1), 2)));
+    std::array<std::uint16_t, 2 * kLanes> powers, or_zeros;
+    _mm512_storeu_si512(powers.data(), exp2_by_table<false>(all));
+    _mm512_storeu_si512(or_zeros.data(), exp2_by_table<true>(all));
+    for (int i = 0; i < 2 * kLanes; ++i) {
+      const int n = first + i;
+      EXPECT_EQ(or_zeros[i], n < 256 ? 0 : powers[i]) << n;
+      EXPECT_TRUE(n >= 256 || powers[i] <= 0x89) << n;  // some 2^-126
+      if (n < 256 || n >= 254 << 8) continue;
+      const double power = std::ldexp(128 + powers[i] % 128, powers[i] / 128 - 134);
+      for (int part = -8; part <= 8; ++part, ++count) {  // of the numbers that are rounded to n
+        const double error = power / std::exp2((n + kExp2Less + part / 16.0) / 256 - 127) - 1;
+        worst = std::max(worst, std::abs(error)), sum += error;
+      }
+    }
+  }
+  EXPECT_LT(worst, 0.0056);
+  EXPECT_LT(std::abs(sum / count), 0.0001);
+}
+
+TEST(Simd, ExponentsInPairsAreSaturated) {
+  std::array<std::uint16_t, 2 * kLanes> pairs;
+  for (const float below : {-1.0f, -1e9f, -1e30f, -kInfinity}) {
+    _mm512_storeu_si512(pairs.data(), exponents_in_pairs(set1(below), set1(1e9f)));
+    for (int i = 0; i < 2 * kLanes; ++i) EXPECT_EQ(pairs[i], i % 2 ? 0xFFFF : 0) << below;
+  }
+}
+#endif
 
 TEST(Simd, Exp) {
   EXPECT_LT(worst_error(exp_of, exact_exp, -87, 88, 2'000'003), 4e-7);

@@ -146,6 +146,14 @@ union RooflineParts {
   return y.vector;
 }
 
+[[gnu::always_inline]] static inline simde__m512i roofline_cvtps_epi32(simde__m512 a) {
+  const RooflineLanes x = {a};
+  RooflineWords y;
+  for (int i = 0; i < 16; ++i)  // the least number of NaN, and of what has no place in 32 bits
+    y.lane[i] = ::fabsf(x.lane[i]) < 0x1p31f ? static_cast<uint32_t>(static_cast<int32_t>(::rintf(x.lane[i]))) : 0x80000000u;
+  return y.vector;
+}
+
 [[gnu::always_inline]] static inline simde__m256i roofline_cvtepi32_epi16(simde__m512i a) {
   const RooflineWords x = {a};
   RooflineHalves y;
@@ -174,6 +182,7 @@ union RooflineParts {
 #define _mm512_dpbf16_ps(c, a, b) roofline_dpbf16_ps(c, a, b)
 #define _mm512_cvtepi8_epi32(a) roofline_cvtepi8_epi32(a)
 #define _mm512_cvtepi32_ps(a) roofline_cvtepi32_ps(a)
+#define _mm512_cvtps_epi32(a) roofline_cvtps_epi32(a)
 #define _mm512_cvtepu16_epi32(a) roofline_cvtepu16_epi32(a)
 #define _mm512_cvtepi32_epi16(a) roofline_cvtepi32_epi16(a)
 #define _mm512_cvtph_ps(a) roofline_cvtph_ps(a)
