@@ -26,6 +26,27 @@ ROOFLINE_INLINE void strip(const TileOperand& a, TileOperand b, Index steps, flo
   }
 }
 
+constexpr float kMostScore = 1 << 14;  // in units of log2
+
+// The largest size of numbers of bf16, as words. Infinity and NaN are larger than all.
+struct Largest {
+  __m512i sizes = _mm512_setzero_si512();
+
+  [[gnu::always_inline]] void meet(__m512i words) {
+    sizes = _mm512_max_epu16(sizes, _mm512_and_si512(words, _mm512_set1_epi16(0x7FFF)));
+  }
+  float value() const {
+    alignas(64) std::uint16_t all[2 * kTile];
+    _mm512_store_si512(all, sizes);
+    std::uint32_t bits = 0;
+    for (const std::uint16_t size : all) bits = size > bits ? size : bits;
+    bits <<= 16;
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+  }
+};
+
 // Results with the queries in lanes: chunk.out [value_dim, width].
 struct InLanes {
   static constexpr int kMostVectors = kVectors;
@@ -46,7 +67,25 @@ struct InLanes {
 // Oᵀ += Vᵀ P: K and V are gathered, and V is transposed, once for all chunks. Stored: an element of them.
 template <class Stored>
 struct LaneProducts : TileProducts, InLanes {
-  static void gather_keys(const AttentionBlock& block, Index begin, Index n, float* to, Index words) {
+  static constexpr int kBelow = 7;
+  static constexpr bool kApart = true;
+
+  static void queries(const Bf16* q, Index key_dim, float scale, const Chunk& chunk) {
+    TileProducts::queries(q, key_dim, scale, chunk);
+    Largest size;
+    const Index n = chunk.rows * key_dim;
+    for (Index i = 0; i < n; i += 2 * kTile) size.meet(words_at(q + i, least(2 * kTile, n - i)));
+    chunk.unit[0] = size.value();
+  }
+  // Whether 256 times a score keeps its fraction in fp32, and no sums are asked for, which rounded weights are too far off for.
+  static bool bounded(const Chunk& chunk, const Keys& keys) {
+    const AttentionBlock& block = *keys.block;
+    const float numbers = static_cast<float>(block.head_dim + block.rope_dim);
+    return numbers * chunk.unit[0] * keys.largest * __builtin_fabsf(keys.scale) < kMostScore && !block.logsumexp && !block.top;
+  }
+
+  static float gather_keys(const AttentionBlock& block, Index begin, Index n, float* to, Index words) {
+    Largest size;
     for (Index i = 0; i < round_up(n, kKeys); ++i) {
       float* const tiles = to + i / kTile * kTile * words + i % kTile * kTile;
       Index word = 0;
@@ -54,14 +93,20 @@ struct LaneProducts : TileProducts, InLanes {
         const Stored* const row = row_of<Stored>(all, columns, block, begin + i);
         for (Index d = 0; d + 2 * kTile <= columns; d += 2 * kTile, word += kTile) {
           if (!block.pages) __builtin_prefetch(row + d + kAhead, 0, 2);
-          _mm512_store_si512(tiles + word * kTile, words_at(row + d));
+          const __m512i numbers = words_at(row + d);
+          size.meet(numbers);
+          _mm512_store_si512(tiles + word * kTile, numbers);
         }
       };
       if (i < n) whole_words(block.k, block.head_dim);
       if (i < n && block.head_dim == 2 * word) whole_words(block.rope, block.rope_dim);
-      for (; word < words; word += kTile)
-        store(tiles + word * kTile, i < n ? some_words<Stored>(block, begin + i, 2 * word) : zero());
+      for (; word < words; word += kTile) {
+        const Vec numbers = i < n ? some_words<Stored>(block, begin + i, 2 * word) : zero();
+        size.meet(_mm512_castps_si512(numbers));
+        store(tiles + word * kTile, numbers);
+      }
     }
+    return size.value();
   }
   static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
     const Index columns = block.value_dim, pitch = value_pitch(block, n);

@@ -65,8 +65,8 @@ void pack(const Chunk& chunk, const AttentionBlock& block) {
   for (Index lane = 0; lane < (block.sinks ? chunk.rows : 0); ++lane) {
     const float sink = block.sinks[(block.first_row + chunk.first + lane) / block.seq_q];
     if (sink == -kInfinity) continue;  // as if there were none
-    chunk.neg_max[lane] = static_cast<Number>(-sink * 1.4426950408889634);
-    chunk.sum[lane] = 1;
+    chunk.neg_max[lane] = static_cast<Number>(-sink * 1.4426950408889634 - Products::kBelow);
+    chunk.sum[lane] = Number{1} / (1 << Products::kBelow);
   }
 }
 
@@ -139,14 +139,17 @@ struct PlainProducts : Fma, InRows {
   static constexpr bool kBegins = true;  // values of the first keys begin the results, whatever is there
   static constexpr bool kInRegisters = sizeof(Vec) == 64 && sizeof(Number) == 4;  // scores of a tile become weights in registers
   static constexpr Index kNumbers = 1, kColumns = 1, kKeyStep = 1;
+  static constexpr int kBelow = 0;  // the maximum in units of log2, than what weights are relative to
+  static constexpr bool kApart = false;  // weights lie behind scores, where these are bounded; else in their place
 
   template <class T>
   static void queries(const T* q, Index key_dim, Number scale, const Chunk& chunk) {
     transpose_scaled(q, chunk.rows, key_dim, set1(scale), chunk.q, chunk.vectors * kLanes);
   }
-  static void gather_keys(const AttentionBlock& block, Index begin, Index n, Number* to, Index pitch) {
+  static Number gather_keys(const AttentionBlock& block, Index begin, Index n, Number* to, Index pitch) {
     gather(block.k, block.head_dim, block, begin, n, to, pitch);
     if (block.rope_dim > 0) gather(block.rope, block.rope_dim, block, begin, n, to + block.head_dim, pitch);
+    return 0;
   }
   static void gather_values(const AttentionBlock& block, Index begin, Index n, Number* to) {
     gather(block.v, block.value_dim, block, begin, n, to, value_pitch(block, n));
@@ -225,7 +228,8 @@ void tiled(const AttentionBlock& block) {
   };
   const Ahead results = rows_of(block.top ? nullptr : block.out, block.value_dim);
   const Ahead queries = rows_of(block.next_q, block.head_dim + block.rope_dim);
-  Number* const s = take(block.kv_block * (chunks[0].vectors * kLanes + kLine));  // the first chunk is the widest
+  const Index scores = block.kv_block * (chunks[0].vectors * kLanes + kLine);  // the first chunk is the widest
+  Number* const s = take(Products::kApart ? scores + scores / Products::kNumbers : scores);
   Number* const key_panel = take(block.key_panel ? Table::panel_words(block.kv_block, key_words) : 0);
   Number* const value_panel = free;
   const Index element_bytes = block.element == Cached::fp32 ? Index{sizeof(Number)} : Cached::bytes(block.element);
@@ -236,8 +240,9 @@ void tiled(const AttentionBlock& block) {
     const Number* v = static_cast<const Number*>(block.v) + begin * value_words;
     const Index value_pitch = shared ? key_words : block.value_panel ? Products::value_pitch(block, all) : value_words;
     const Index value_plane = block.value_panel && !shared ? Products::value_plane(block, all) : columns_together(block.value_dim);
+    Number largest = 0;
     if (block.key_panel) {
-      Products::gather_keys(block, begin, all, key_panel, key_words);
+      largest = Products::gather_keys(block, begin, all, key_panel, key_words);
       k = key_panel;
     }
     if (shared) {
@@ -269,7 +274,7 @@ void tiled(const AttentionBlock& block) {
       const Index first_value = shared || !block.value_panel ? lead * value_pitch : Products::value_offset(block, lead);
       Keys keys = {k + lead * key_words, rope, v + first_value, key_words, rope_words, block.value_dim, value_pitch, value_plane,
                    begin + lead, n, {}, begin + lead <= chunk.start, chunk.full < begin + lead + n || chunk.late > begin + lead,
-                   static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap), {}, {}, &block};
+                   static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap), {}, {}, &block, largest};
       if (c == 0) keys.with_scores[0] = with_scores, keys.with_values[0] = with_values;
       if (c == 0 && rope_words) keys.with_scores[2] = next_of(block.rope, block.rope_dim);
       if (ends && c == count - 1) keys.with_scores[1] = results, keys.with_values[1] = queries;

@@ -3,7 +3,7 @@
 //
 // Queries lie in the lanes of scores and weights, so that the maximum and the sum of a query are vertical:
 //   S[key][query] = K Qᵀ - m   Q is packed transposed; in fp32 scaled, and -m is where the accumulators start;
-//   P = 2^S                    scores are in units of log2, m moves only when a score passes it by 2^8;
+//   P = 2^S                    scores are in units of log2, m is kBelow more than the maximum, and moves only when that grows by 2^8;
 //   O[query][d] += P V         a few queries are broadcast, and the columns of V lie in the lanes; by AMX the other way round
 #pragma once
 
@@ -17,7 +17,7 @@ struct Chunk {
   Number* out;      // as Products lays results
   Number* neg_max;  // [width]; in units of log2, as are all scores
   Number* sum;      // [width]
-  Number* unit;     // [width]; what a unit of q counts, where `Products` rounds it
+  Number* unit;     // [width]; what a unit of q counts, where `Products` rounds it, or first the largest size of its numbers
   Number* from;     // [width]; the first key that each query sees and the first that it no longer sees, both from where the
   Number* to;       //          current keys begin
   Index first;     // row of the block
@@ -49,6 +49,7 @@ struct Keys {
   // the queries that the thread meets next.
   Ahead with_scores[3], with_values[2];
   const AttentionBlock* block;
+  Number largest;  // size of a number of k, where `Products` asks
 };
 
 alignas(64) constexpr Number kZeros[kWidth] = {};
@@ -268,7 +269,7 @@ template <class Products, int Vectors>
 void meet_in_turn(const Chunk& chunk, const Keys& keys, Number* s) {
   constexpr bool kRaw = Products::kRaw;
   const Index n = keys.n;
-  const bool capped = keys.softcap > 0;
+  const bool capped = keys.softcap > 0, first = keys.begin <= most(chunk.late, chunk.start);  // that some query sees
   // Keys before all queries' windows, and before the diagonal: as many as make whole tiles.
   constexpr Index kStep = kNarrowRows;
   const Index late = capped ? n : least(round_up(most(0, chunk.late - keys.begin), kStep), n);
@@ -280,37 +281,53 @@ void meet_in_turn(const Chunk& chunk, const Keys& keys, Number* s) {
   for (int z = 0; z < Vectors; ++z) grow[z] = set1(-kInfinity);
   const Number* const start = capped || kRaw ? kZeros : chunk.neg_max;
   Products::template begin<Vectors>(chunk, keys, s);
-  const auto finished = [&](auto first, Index from, Index to) {
-    Products::template scores<Vectors, first, false>(chunk, keys, start, from, to, s, nullptr);
-    finish<kRaw, first>(chunk, keys, from, to, s, grow);
+  const auto finished = [&](auto of, Index from, Index to) {
+    Products::template scores<Vectors, of, false>(chunk, keys, start, from, to, s, nullptr);
+    finish<kRaw, of>(chunk, keys, from, to, s, grow);
   };
+  const auto others = [&] { Products::template scores<Vectors, 0, true>(chunk, keys, start, late, full, s, grow); };
+  // Weights apart from scores can be made anew, so that after the first keys nobody looks for their maximum before one passes it.
+  bool apart = false;
+  if constexpr (Products::kApart) apart = Products::bounded(chunk, keys);
+  Number* const weights = apart ? s + round_up(n, Products::kKeyStep) * kPitch<Vectors> : s;
+  const auto weigh_apart = [&] {
+    if constexpr (Products::kApart) return Products::template weigh_within<Vectors>(chunk, keys, s, weights);
+    return false;
+  };
+  const bool blindly = apart && !first;
   for_parts<Vectors>(keys, 0, late, finished);
-  Products::template scores<Vectors, 0, true>(chunk, keys, start, late, full, s, grow);
+  if (!blindly) others();
   for_parts<Vectors>(keys, full, n, finished);
-  if constexpr (kRaw)
+  if (!blindly || !weigh_apart()) {
+    if (blindly) others();
+    if constexpr (kRaw)
 #pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) grow[z] = fma(grow[z], set1(keys.scale), load(chunk.neg_max + z * kLanes));
+      for (int z = 0; z < Vectors; ++z)
+        grow[z] = fma(grow[z], set1(keys.scale), add(load(chunk.neg_max + z * kLanes), set1(Products::kBelow)));
 
-  // Within 2^8 of the maximum nothing overflows, so it is moved only beyond that: after the first keys, almost never.
-  bool move = keys.begin <= most(chunk.late, chunk.start);
+    // Within 2^8 of the maximum nothing overflows, so it is moved only beyond that: after the first keys, almost never.
+    bool move = first;
 #pragma GCC unroll 8
-  for (int z = 0; z < Vectors; ++z) move = move || any_greater(grow[z], set1(8));
-  if (move)
+    for (int z = 0; z < Vectors; ++z) move = move || any_greater(grow[z], set1(8));
+    if (move)
 #pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) grow[z] = raise<Products, Vectors>(chunk, keys, z, grow[z]);
-  const auto weighed = [&](auto masked) {
-    return [&](auto first, Index from, Index to) {
-      Products::template weigh<Vectors, first, masked>(chunk, keys, from, to, s, grow, move);
+      for (int z = 0; z < Vectors; ++z) grow[z] = raise<Products, Vectors>(chunk, keys, z, grow[z]);
+    const auto weighed = [&](auto masked) {
+      return [&](auto of, Index from, Index to) {
+        Products::template weigh<Vectors, of, masked>(chunk, keys, from, to, s, grow, move);
+      };
     };
-  };
-  if constexpr (kRaw) {  // products of words take denormal numbers as 0, and their weights are made two or more keys at a time
-    for_parts<Vectors>(keys, 0, n, weighed(Constant<false>{}));
-  } else {
-    for_parts<Vectors>(keys, 0, late, weighed(Constant<true>{}));
-    for_parts<Vectors>(keys, late, full, weighed(Constant<false>{}));
-    for_parts<Vectors>(keys, full, n, weighed(Constant<true>{}));
+    if (apart) {
+      weigh_apart();
+    } else if constexpr (kRaw) {  // products of words take denormal numbers as 0, and their weights are made two or more keys at a time
+      for_parts<Vectors>(keys, 0, n, weighed(Constant<false>{}));
+    } else {
+      for_parts<Vectors>(keys, 0, late, weighed(Constant<true>{}));
+      for_parts<Vectors>(keys, late, full, weighed(Constant<false>{}));
+      for_parts<Vectors>(keys, full, n, weighed(Constant<true>{}));
+    }
   }
-  Products::template values<Vectors>(chunk, keys, s);
+  Products::template values<Vectors>(chunk, keys, weights);
 }
 
 // The same. Where each query sees the first of the keys, or knows a maximum, scores need no place in memory, until one passes the

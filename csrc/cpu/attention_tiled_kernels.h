@@ -78,7 +78,8 @@ struct AttentionTiledKernels {
                                 bool key_panel, bool value_panel) const {
     const std::int64_t width = query_block < tile_width ? query_block : tile_width;
     const std::int64_t key_words = words(key_dim, numbers, columns), value_columns = words(value_dim, 1, lanes);
-    return query_block * (key_words + value_columns + 5) + kv_block * (width + 64 / word_bytes) +
+    const std::int64_t scores = kv_block * (width + 64 / word_bytes);
+    return query_block * (key_words + value_columns + 5) + scores + (columns > 1 ? scores / numbers : 0) +  // and weights
            (key_panel ? panel_words(kv_block, key_words) : 0) +
            (value_panel ? panel_words((kv_block + numbers - 1) / numbers, value_columns + (numbers > 1 ? tile_width : 0)) : 0);
   }

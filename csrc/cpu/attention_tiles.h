@@ -4,6 +4,7 @@
 
 #include "cpu/amx_products.h"
 #include "cpu/attention_words.h"
+#include "cpu/simd/exp2_by_table.h"
 
 namespace roofline::cpu {
 namespace {
@@ -46,6 +47,40 @@ struct TileProducts : WordProducts {
   static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
     weigh_words<Vectors, First>(chunk, keys, from, round_up(to, kKeys), s);
   }
+
+  // p[keys / 2][kPitch] = words of the weights by a table, zeros past the last key; adds them, as they are rounded, to the sums. False
+  // where one is more than some 2: then sums are as they were, as scores are.
+  template <int Vectors>
+  static bool weigh_within(const Chunk& chunk, const Keys& keys, float* s, float* p) {
+    const Index n = round_up(keys.n, kKeys);
+    for (float* at = s + keys.n * kPitch<Vectors>; at < s + n * kPitch<Vectors>; at += kLanes) store(at, set1(-kInfinity));
+    return keys.masked || keys.n < n ? weigh_pairs<Vectors, true>(chunk, keys.scale, n / 2, s, p)
+                                     : weigh_pairs<Vectors, false>(chunk, keys.scale, n / 2, s, p);
+  }
+  template <int Vectors, bool Masked>
+  static bool weigh_pairs(const Chunk& chunk, float scale, Index pairs, const float* s, float* p) {
+    const Vec factor = set1(256 * scale);
+    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000u));
+    __m512i all = _mm512_setzero_si512();
+    Vec sums[Vectors], less[Vectors];
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z)
+      sums[z] = load(chunk.sum + z * kLanes), less[z] = fma(set1(256), load(chunk.neg_max + z * kLanes), set1(256 * 127 - kExp2Less));
+    for (Index pair = 0; pair < pairs; ++pair, s += 2 * kPitch<Vectors>, p += kPitch<Vectors>)
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) {
+        const Vec low = load(s + z * kLanes), high = load(s + kPitch<Vectors> + z * kLanes);
+        const __m512i exponents = exponents_in_pairs(fma(low, factor, less[z]), fma(high, factor, less[z]));
+        const __m512i words = exp2_by_table<Masked>(exponents);
+        all = _mm512_or_si512(all, exponents);
+        store(p + z * kLanes, _mm512_castsi512_ps(words));
+        sums[z] = add(sums[z], add(_mm512_castsi512_ps(_mm512_slli_epi32(words, 16)), _mm512_castsi512_ps(_mm512_and_si512(words, upper))));
+      }
+    if (_mm512_test_epi16_mask(all, _mm512_set1_epi16(-0x8000))) return false;
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) store(chunk.sum + z * kLanes, sums[z]);
+    return true;
+  }
 };
 
 // Results with the queries in rows, of K and V that are read in place. Stored: an element of them.
@@ -59,7 +94,7 @@ struct InPlaceProducts : TileProducts, InRows {
     return !block.pages || (block.page_size % kTile == 0 && block.first % kTile == 0 && block.window >= block.seq_kv);
   }
 
-  static void gather_keys(const AttentionBlock&, Index, Index, float*, Index) {}
+  static float gather_keys(const AttentionBlock&, Index, Index, float*, Index) { return 0; }
   static void gather_values(const AttentionBlock&, Index, Index, float*) {}
   static Index value_pitch(const AttentionBlock&, Index) { return 0; }
   static Index value_offset(const AttentionBlock&, Index) { return 0; }

@@ -11,6 +11,8 @@ namespace {
 struct WordProducts {
   static constexpr bool kRaw = true, kInRegisters = false;
   static constexpr Index kNumbers = 2;
+  static constexpr int kBelow = 0;
+  static constexpr bool kApart = false;
 
   static void queries(const Bf16* q, Index key_dim, const Chunk& chunk, Index words) {
     transpose_words(q, chunk.rows, key_dim, chunk.q, chunk.vectors * kLanes, words);

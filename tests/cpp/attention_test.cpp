@@ -89,7 +89,7 @@ void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T, K>
     const std::int64_t rows = std::min(query_block, shape.rows() - row), whole = DecodeKernels<float>::whole(rows);
     AttentionBlock block = {
         .q = tensors.q.data() + row * key_dim, .k = tensors.k.data(), .rope = tensors.rope.data(), .v = tensors.v.data(),
-        .out = tensors.out.data() + row * values, .logsumexp = tensors.logsumexp.data() + row,
+        .out = tensors.out.data() + row * values, .logsumexp = shape.logsumexp ? tensors.logsumexp.data() + row : nullptr,
         .sinks = shape.sinks ? tensors.sinks.data() : nullptr, .pages = shape.page_size ? tensors.pages.data() : nullptr,
         .page_size = shape.page_size, .page_rows = 2 * shape.page_size, .workspace = workspace.data(),
         .rows = rows, .first_row = row, .seq_q = shape.seq_q, .seq_kv = shape.seq_kv,
@@ -132,12 +132,26 @@ bool computes(const AttentionTiledKernels& table) {
 double weight_step(const AttentionNaiveKernels&) { return 0; }
 double weight_step(const AttentionTiledKernels& table) { return table.numbers > 1 ? step_of(kBf16) : 0; }
 
+// Whether weights are made in another way where no logarithms of sums are asked for.
+bool has_other_weights(const AttentionNaiveKernels&) { return false; }
+bool has_other_weights(const AttentionTiledKernels& table) { return table.columns > 1; }
+
+// change(tensors) before each run.
+template <class T, class K = T, class Table, class F>
+void check_of(const Table& table, Shape shape, const F& change) {
+  if (!computes<T, K>(table)) return;
+  for (const bool logsumexp : {true, false}) {
+    if (!logsumexp && !has_other_weights(table)) continue;
+    shape.logsumexp = logsumexp;
+    Tensors<T, K> tensors(shape);
+    change(tensors);
+    run(table, shape, tensors);
+    compare(shape, tensors, std::is_same_v<T, double> ? 1e-12 : 1e-4, weight_step(table));
+  }
+}
 template <class T, class K = T, class Table>
 void check_of(const Table& table, const Shape& shape) {
-  if (!computes<T, K>(table)) return;
-  Tensors<T, K> tensors(shape);
-  run(table, shape, tensors);
-  compare(shape, tensors, std::is_same_v<T, double> ? 1e-12 : 1e-4, weight_step(table));
+  check_of<T, K>(table, shape, [](const auto&) {});
 }
 
 template <class Table>
@@ -170,11 +184,15 @@ void check_masks(const Table& table) {
 template <class T, class Table>
 void check_nan(const Table& table) {
   if (!computes<T, T>(table)) return;
-  const Shape shape = {1, 40, 300, 16, true};
-  Tensors<T> tensors(shape);
-  set_nan(tensors.k[280 * 16]);
-  run(table, shape, tensors);
-  for (std::int64_t row = 0; row < 40; ++row) EXPECT_EQ(std::isnan(tensors.out.value(row * 16)), shape.visible(row) > 280) << row;
+  for (const bool logsumexp : {true, false}) {
+    const Shape shape = {.group = 1, .seq_q = 40, .seq_kv = 300, .head_dim = 16, .causal = true, .logsumexp = logsumexp};
+    Tensors<T> tensors(shape);
+    set_nan(tensors.k[280 * 16]);
+    set_nan(tensors.q[7 * 16 + 3]);
+    run(table, shape, tensors);
+    for (std::int64_t row = 0; row < 40; ++row)
+      EXPECT_EQ(std::isnan(tensors.out.value(row * 16)), row == 7 || shape.visible(row) > 280) << row;
+  }
 }
 
 class AttentionNaiveTest : public TableTest<AttentionNaiveKernels> {
@@ -345,6 +363,28 @@ TEST_P(AttentionTiledTest, GrowingScores) {
     for (const bool causal : {false, true})
       for (const std::int64_t head_dim : {16, 136})
         check(table(), {1, 100, 500, head_dim, causal, 0, 0, growth * 16 / head_dim});
+}
+
+// From block to block of keys, up and down; by AMX the highest are beyond what a table of weights takes. Others scale queries, or begin
+// sums with a maximum, and so round high scores.
+TEST_P(AttentionTiledTest, ScoresThatJump) {
+  const double highest = table().numbers > 1 ? 1e4 : 30;
+  for (const double height : {7.0, 30.0, 250.0, 1e4})
+    for (const double sink : {-highest, 0.0, 20.0, highest})
+      for (const bool causal : {false, true}) {
+        if (height > highest) continue;
+        const Shape shape = {.group = 2, .seq_q = 70, .seq_kv = 330, .head_dim = 32, .causal = causal, .kv_block = 48, .sinks = sink != 0};
+        const auto change = [&](auto& tensors) {
+          for (std::int64_t i = 0; i < tensors.q.size(); ++i)
+            if (i % 32 == 0 || height > 100) set(tensors.q[i], i % 32 == 0);
+          const double parts[] = {0, 0.2, -1, 0.1, 0.6, -0.3, 1};
+          for (std::int64_t key = 0; key < shape.seq_kv; ++key)
+            set(tensors.k[key * 32], (parts[key / 48] * height + key % 5 * 0.25) / shape.scale());
+          tensors.sinks = {static_cast<float>(sink), -std::numeric_limits<float>::infinity()};
+        };
+        check_of<float>(table(), shape, change);
+        check_of<Bf16>(table(), shape, change);
+      }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, AttentionNaiveTest, testing::ValuesIn(kNaive), testing::PrintToStringParamName());
