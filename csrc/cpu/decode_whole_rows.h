@@ -119,9 +119,9 @@ template <int Rows, int Vectors, int Where, class Element>
 }
 
 // out[Rows][columns] += weights[n][Rows] V[n][columns] of such rows and the values [first, last). Results stay in registers: of as many
-// rows as fit over whole values, which are then read in the order of memory, and the other rows find a few values in L1; each of these
-// passes prefetches its share of the lines. Beside another group (kSpread), or where one row would fit: of all rows, a part of the
-// columns at a time.
+// rows as fit over whole values, which are then read in the order of memory, and the other rows find a few values in L1; beside another
+// group (kSpread), or where one row would fit, of all rows, a part of the columns at a time. Each of these passes over a few values
+// prefetches its share of the next few: some lines of each row, or as many whole rows.
 template <int Rows, int Vectors, int Where, class Element>
 [[gnu::noinline]] void value_whole(const Number* s, const Block<Element>& block, Index first, Index last,
                                    Spread<Element, Vectors>* lines, Number* out) {
@@ -151,8 +151,9 @@ template <int Rows, int Vectors, int Where, class Element>
 #pragma GCC unroll 2
           for (int i = 0; i < kEach; ++i) {
             const Element* const from = block.v + block.at[key + i] + column;
-            [[maybe_unused]] const Element* const ahead =
-                kBeside<Where> ? then[key - whole + i] + column + row / kTogether * kLine * kLanes : from;
+            [[maybe_unused]] const Index at = key - whole + i, of = kTurns > 1 ? at : (pass * kWhole + at) / kPasses;
+            [[maybe_unused]] const Index line = kTurns > 1 ? pass * kLine : (pass * kWhole + at) % kPasses * kWords;
+            [[maybe_unused]] const Element* const ahead = kBeside<Where> ? then[of] + line * kLanes : from;
 #pragma GCC unroll 16
             for (int z = 0; z < kWords; ++z) {
               if (kBeside<Where> && z % (kTurns * kLine) == 0) prefetch(ahead + z * kLanes, Where == kFetchToL1);
