@@ -1,6 +1,8 @@
 """What objects and pictures show, for tests to look at."""
 
+import shutil
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,3 +26,13 @@ def data(line: Any) -> list[tuple[float, float]]:
 def notes(records: Iterable[Mapping[str, Any]]) -> str:
     """Those of a picture's records, in one line."""
     return " ".join(" ".join(r["label"] for r in records if r["element"] == "note").split())
+
+
+def fonts_known(folder: Path) -> str:
+    """MPLCONFIGDIR for a program: the folder, made, with the list of fonts, which takes seconds to make anew."""
+    import matplotlib.font_manager
+
+    folder.mkdir(exist_ok=True)
+    for fonts in Path(matplotlib.get_cachedir()).glob("fontlist*.json"):
+        shutil.copy(fonts, folder)
+    return str(folder)

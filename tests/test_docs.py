@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shown import fonts_known
 
 import roofline
 from roofline.hardware.datasheet import LISTS, NUMBERS, PEAKS, TEXTS
@@ -65,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_quickly(code: str, where: Path) -> subprocess.CompletedProcess[str]:
     # The package under test, whatever the working directory.
     paths = os.pathsep.join([str(Path(str(roofline.__file__)).parent.parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    environment = {**os.environ, "PYTHONPATH": paths, "MPLBACKEND": "Agg", "MPLCONFIGDIR": str(where / "matplotlib")}
+    environment = {**os.environ, "PYTHONPATH": paths, "MPLBACKEND": "Agg", "MPLCONFIGDIR": fonts_known(where / "matplotlib")}
     command = [sys.executable, "-c", QUICKLY + code]
     return subprocess.run(command, capture_output=True, text=True, cwd=where, env=environment, timeout=300)
 
