@@ -119,10 +119,8 @@ def _content(made: Any, out: Path) -> str:
 
 def _drawn(made: Any, picture: Path) -> dict[Path, bytes]:
     """The picture, and its data beside it."""
-    import tempfile
-
     from ..plot import kernel_placement
+    from ..plot.figure import contents_of
 
-    with tempfile.TemporaryDirectory() as temporary:
-        saved = kernel_placement.save(temporary, made)
-        return {picture.with_suffix(file.suffix): file.read_bytes() for file in saved if file.suffix in (picture.suffix, ".csv")}
+    drawn = contents_of(kernel_placement.panels(made), (picture.suffix, ".csv"))
+    return {picture.with_suffix(suffix): content for suffix, content in drawn.items()}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +200,7 @@ def _named(options: argparse.Namespace, name: str) -> int:
 
             Terminal().json(joined(picture.panels(**_without(given, "title", "theme"))))
             return OK
-        return _write(options, folder, lambda where: picture.save(where, **given))
+        return _write(options, folder, lambda suffixes: _drawn(picture, suffixes, **given))
 
 
 def _beside(picture: Any, given: dict[str, Any]) -> Path:
@@ -241,13 +240,25 @@ def _held(options: argparse.Namespace, path: Path) -> int:
             return OK
         if options.out and Path(options.out).suffix and not Path(options.out).is_dir():
             held = held[:1]
-        return _write(
-            options, folder, lambda where: [f for name in held for f in _pictures()[name].save(where, machine, **own[name])]
-        )
+
+        def drawn(suffixes: Iterable[str]) -> dict[str, bytes]:
+            each = (_drawn(_pictures()[name], suffixes, machine, **own[name]) for name in held)
+            return {file: content for files in each for file, content in files.items()}
+
+        return _write(options, folder, drawn)
 
 
-def _write(options: argparse.Namespace, folder: Path, save: Callable[[Path], Sequence[Path]]) -> int:
-    """Save into the folder that is asked for, or of its files the one that is."""
+def _drawn(picture: Any, suffixes: Iterable[str], *args: Any, **given: Any) -> dict[str, bytes]:
+    """What the files of a picture hold, by their names; other files are not drawn."""
+    from ..plot.figure import contents_of
+
+    look = {name: given[name] for name in ("title", "theme") if name in given}
+    made = contents_of(picture.panels(*args, **given), suffixes, **look)
+    return {f"{picture.__name__}{suffix}": content for suffix, content in made.items()}
+
+
+def _write(options: argparse.Namespace, folder: Path, drawn: Callable[[Iterable[str]], Mapping[str, bytes]]) -> int:
+    """Write what is drawn into the folder that is asked for, or of its files the one that is."""
     from ..report.files import require_folder
 
     out = Path(options.out) if options.out else folder
@@ -259,9 +270,8 @@ def _write(options: argparse.Namespace, folder: Path, save: Callable[[Path], Seq
         output_file(str(out), SUFFIXES, *inputs)
     else:
         require_folder(out)
-    with tempfile.TemporaryDirectory() as temporary:
-        made = [file for file in save(Path(temporary)) if not single or file.suffix == out.suffix]
-        contents = {out if single else out / file.name: file.read_bytes() for file in made}
+    made = drawn((out.suffix,) if single else SUFFIXES)
+    contents = {out if single else out / name: content for name, content in made.items()}
     write_outputs(contents, options)
     if not options.quiet:
         Terminal().lines(f"wrote {file}" for file in contents)

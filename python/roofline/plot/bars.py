@@ -108,6 +108,7 @@ class Rows:
                                    MaxNLocator(max(int(width / 0.6), 1)))  # fmt: skip
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value / factor, 3)))
         ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.tick_params(which="minor", labelbottom=False)  # empty as they are, each would be measured
         ax.grid(True, axis="x", which="major", color=theme("grid"), linewidth=0.5, zorder=0)
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)

@@ -202,6 +202,7 @@ class Chart:
             ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value, 2)))
         ax.tick_params(which="both", direction="out", length=2.5)
         ax.tick_params(which="major", length=4)
+        ax.tick_params(which="minor", labelbottom=False, labelleft=False)  # empty as they are, each would be measured
         ax.grid(True, which="major", color=theme("grid"), linewidth=0.5, zorder=0)
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)

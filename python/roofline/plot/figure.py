@@ -27,6 +27,7 @@ P = ParamSpec("P")
 Paths = tuple[Path, Path, Path]
 Panels = Iterable[Panel]
 DPI = 200
+SUFFIXES = (".svg", ".png", ".csv")
 MOST_NOTES = 4  # lines under a picture
 
 
@@ -292,34 +293,55 @@ def save_panels(
 ) -> Paths:
     """Write stem.svg, stem.png and stem.csv of panels, below each other or in two columns. Raises Error where that fails."""
     import_matplotlib()
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    folder, chosen = Path(directory), style.theme_of(theme)
+    folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Error(f"cannot make the folder {folder}: {error.strerror or error}") from error
+    paths = folder / f"{stem}.svg", folder / f"{stem}.png", folder / f"{stem}.csv"
+    contents = contents_of(shown, title=title, theme=theme)
+    replace_all({path: contents[path.suffix] for path in paths})
+    return paths
+
+
+def contents_of(
+    shown: Sequence[Panel], suffixes: Iterable[str] = SUFFIXES, *, title: str | None = None, theme: str | None = None
+) -> dict[str, bytes]:
+    """What files of these suffixes hold of panels. Raises Error where matplotlib is missing, unless that is data alone."""
+    chosen, wanted = style.theme_of(theme), tuple(suffixes)
+    made = {".csv": records_to_csv(joined(shown)).encode()} if ".csv" in wanted else {}
+    if set(wanted) - {".csv"}:
+        import_matplotlib()
+        from matplotlib import rc_context
+
+        with rc_context(style.rc(chosen)):
+            figure = _figure_of(shown, title, chosen)
+            vectors, dots = io.BytesIO(), io.BytesIO()
+            # By these names `require_replaceable` knows our pictures.
+            if ".svg" in wanted:
+                figure.savefig(vectors, format="svg", metadata={"Date": None, "Creator": "roofline"})
+                made[".svg"] = printable(vectors.getvalue().decode()).encode()
+            if ".png" in wanted:
+                figure.savefig(dots, format="png", dpi=DPI, metadata={"Software": "roofline"})
+                made[".png"] = dots.getvalue()
+    return {suffix: made[suffix] for suffix in wanted}
+
+
+def _figure_of(shown: Sequence[Panel], title: str | None, theme: style.Theme) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     columns = 2 if len(shown) in (2, 4) and max(each.size[0] for each in shown) < 8 else 1
     rows = [shown[i : i + columns] for i in range(0, len(shown), columns)]
     heights = [max(each.size[1] for each in row) for row in rows]
     width = max(sum(each.size[0] for each in row) for row in rows)
-    with rc_context(style.rc(chosen)):
-        figure = Figure(figsize=(width, sum(heights)), layout="constrained")
-        FigureCanvasAgg(figure)
-        grid = figure.add_gridspec(len(rows), columns, height_ratios=heights)
-        _figure_notes(figure, note_lines(dict.fromkeys(note for each in shown for note in each.notes), width), chosen)
-        for index, each in enumerate(shown):
-            ax = figure.add_subplot(grid[index // columns, index % columns])
-            each.paint(ax, chosen)
-            if title is not None:
-                set_title(ax, title, room_of(ax))
-        svg, png = io.BytesIO(), io.BytesIO()
-        # By these names `require_replaceable` knows our pictures.
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": "roofline"})
-        figure.savefig(png, format="png", dpi=DPI, metadata={"Software": "roofline"})
-    paths = folder / f"{stem}.svg", folder / f"{stem}.png", folder / f"{stem}.csv"
-    vectors = printable(svg.getvalue().decode()).encode()
-    replace_all(dict(zip(paths, (vectors, png.getvalue(), records_to_csv(joined(shown)).encode()), strict=True)))
-    return paths
+    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(len(rows), columns, height_ratios=heights)
+    _figure_notes(figure, note_lines(dict.fromkeys(note for each in shown for note in each.notes), width), theme)
+    for index, each in enumerate(shown):
+        ax = figure.add_subplot(grid[index // columns, index % columns])
+        each.paint(ax, theme)
+        if title is not None:
+            set_title(ax, title, room_of(ax))
+    return figure
