@@ -269,6 +269,12 @@ def closed() -> Callable[..., None]:
 
 
 @pytest.fixture
+def few_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures in PNG have an eighth of their pixels: for what does not look at them."""
+    monkeypatch.setattr("roofline.plot.figure.DPI", 72)
+
+
+@pytest.fixture
 def nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Plots come without a window, and leave no figure behind."""
     from matplotlib import pyplot as plt

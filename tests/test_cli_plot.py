@@ -23,7 +23,7 @@ from roofline.plot import PICTURES
 from roofline.plot.figure import joined
 from roofline.results import append_to
 
-pytestmark = pytest.mark.usefixtures("nothing_is_shown")
+pytestmark = pytest.mark.usefixtures("nothing_is_shown", "few_pixels")
 
 H100 = ["--machine", "H100 SXM"]
 PAGE = Path(__file__).parent.parent / "docs" / "plots.md"

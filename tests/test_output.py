@@ -21,6 +21,8 @@ from roofline.report import render, report
 from roofline.report.files import begin
 from roofline.results import Measurement, Results, append_to
 
+pytestmark = pytest.mark.usefixtures("few_pixels")
+
 DATA = Path(__file__).parent / "data" / "importers"
 CONFIG = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "num_hidden_layers": 2,
 "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 1024, "vocab_size": 1000, "hidden_act": "silu",

@@ -35,11 +35,12 @@ from roofline.errors import Error
 from roofline.machine import MEMORIES, Ceiling, EmpiricalRoofline, IntensityPoint, SizeCurve, SizePoint
 from roofline.operators import Operator, count
 from roofline.plot import PICTURES, style
-from roofline.plot.figure import LOOK, StepsAssumptions, joined
+from roofline.plot.figure import LOOK, StepsAssumptions, joined, show
+from roofline.plot.panels import Panel
 from roofline.results import Measurement, append_to
 from roofline.transformer import Decode, calls_of, preset
 
-pytestmark = pytest.mark.usefixtures("nothing_is_shown")
+pytestmark = pytest.mark.usefixtures("nothing_is_shown", "few_pixels")
 
 SPREAD = (0.97, 1.0, 1.0, 1.02, 0.99, 1.01)
 SIZES = ((4.0, 3.0), (6.0, 4.5), (10.0, 6.0))
@@ -197,6 +198,13 @@ def drawn(name: str, index: int = 0, **look: Any) -> Axes:
     return PICTURES[name](*args, **keywords, **look)
 
 
+@cache
+def panels(name: str) -> list[Panel]:
+    """Those of the fullest call, which are data and stay as they are."""
+    args, keywords = calls()[name][0]
+    return PICTURES[name].panels(*args, **keywords)
+
+
 def texts(figure: Any) -> list[Text]:
     """Every word that is seen: labels, titles, legends, notes, and ticks in view."""
     hidden = {id(t) for ax in figure.axes for t in ax.texts if not t.get_visible()}
@@ -259,7 +267,8 @@ def test_no_text_overlaps_another_or_leaves_the_page(name: str, size: tuple[floa
     for index in (0, *range(1 + (turn - 1) % len(SIZES), len(calls()[name]), len(SIZES))):
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
-        drawn(name, index, ax=figure.add_subplot())
+        ax = figure.add_subplot()
+        assert (drawn(name, index, ax=ax) if index else show(panels(name)[0], ax=ax)) is ax
         assert list(unreadable(figure)) == [], index
 
 
@@ -275,10 +284,14 @@ def test_the_test_of_overlaps_can_fail() -> None:
 
 @EACH
 def test_a_figure_of_its_own_is_read_light_and_dark_and_in_grey(name: str) -> None:
+    placed: list[Any] = []
     for theme in THEMES:
         ax = drawn(name, theme=theme)
         figure: Any = ax.figure
-        assert list(unreadable(figure)) == []
+        placed.append([(t.get_text(), t.get_position(), t.get_fontproperties()) for t in figure.findobj(Text)])
+        if theme == THEMES[0]:
+            assert list(unreadable(figure)) == []
+        assert placed[-1] == placed[0], "no theme moves or resizes words, so that one layout tells of all"
         paper = luminance(figure.get_facecolor())
         assert (paper > 0.9) == (theme == "light")
         # In grey every word stands out from the paper, but those in cells, which stand on their own ground.
@@ -371,7 +384,7 @@ def test_keywords_are_explicit_and_documented(name: str) -> None:
 @EACH
 def test_data_are_a_table_and_files_hold_them(name: str, tmp_path: Path) -> None:
     args, keywords = calls()[name][0]
-    before, records = dict(mpl.rcParams), joined(PICTURES[name].panels(*args, **keywords))
+    before, records = dict(mpl.rcParams), joined(panels(name))
     first = PICTURES[name].data(*args, **keywords)
     assert first == getattr(plot, f"{name}_data")(*args, **keywords) and len(first) <= len(records)
     assert len({tuple(record) for record in records}) == 1, "all with the same keys"
