@@ -156,8 +156,9 @@ def cores(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @contextmanager
 def small() -> Iterator[None]:
-    """Arrays and products that are checked in milliseconds, no time for a core to find its clock, and no roof measured twice."""
-    from roofline.measurement import devices
+    """Arrays and products that are checked in milliseconds, configurations found in one launch of each, no time for a core to find
+    its clock, and no roof measured twice."""
+    from roofline.measurement import devices, probing
     from roofline.probes import DEPTHS, bandwidth, products
     from roofline.units import MIB
 
@@ -165,6 +166,8 @@ def small() -> Iterator[None]:
         patched.setattr(devices, "_opened", functools.lru_cache(devices.Device))
         patched.setattr(bandwidth, "DRAM_ARRAY_BYTES", dict.fromkeys((*DEPTHS, "report"), 16 * MIB))
         patched.setattr(products, "SQUARES", (256, 64))
+        patched.setattr(probing, "ROUNDS", 1)
+        patched.setattr(probing, "CALIBRATION_S", 0.0)
         patched.setattr("roofline.ceilings.measuring.WARM_S", 0.0)
         patched.setattr("roofline.ceilings.measuring.in_another_state", lambda *given: False)
         yield
@@ -178,8 +181,10 @@ def small_machines() -> Callable[..., Any]:
 
 @pytest.fixture
 def small_probes() -> Iterator[None]:
-    """Small probes on a device that has no others, of one core: for what a measurement does, whatever it finds."""
-    with own_core(), small():
+    """Small probes on a device that has no others, of one core, whose last cache nobody measures: for what a measurement does,
+    whatever it finds."""
+    with own_core(), small(), pytest.MonkeyPatch.context() as patched:
+        patched.setattr("roofline.ceilings.measuring.last_cache_share", lambda device: None)
         yield
 
 

@@ -1,5 +1,6 @@
 """Ceilings: a machine is made of measured problems, each one checked, and never faster than its clock allows."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ pytestmark = pytest.mark.all_cores
 # What reports and predictions need, which is all that quick measures.
 PREDICTED = {"launch", "stream", "fma", "exp", "gemm.square", "gemm.narrow"}
 FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)
+# Where it does not matter how fast anything is.
+SHORT = Policy(warmup_min_s=0.0, warmup_max_s=0.005, batch_s=1e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +66,9 @@ def test_machines_survive_files(machine: Machine, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small_probes")
 def test_progress_and_deadline() -> None:
     seen: list[str] = []
-    made = roofline.measure_machine("cpu", quick=True, policy=FAST, deadline_s=0.0, progress=lambda d, t, label: seen.append(label))
+    made = roofline.measure_machine(
+        "cpu", quick=True, policy=SHORT, deadline_s=0.0, progress=lambda d, t, label: seen.append(label)
+    )
     assert len(made.ceilings) == 1
     assert set(made.provenance["left_out"].values()) == {"the time limit was reached"}
     assert seen[-1] == "done"
@@ -114,7 +119,7 @@ def test_an_interrupted_measurement_is_finished_by_the_same_call(machine: Machin
             raise Stop
 
     with pytest.raises(Stop):
-        roofline.measure_machine("cpu", quick=True, policy=FAST, out=out, progress=stop_at_four)
+        roofline.measure_machine("cpu", quick=True, policy=SHORT, out=out, progress=stop_at_four)
     assert not out.exists(), "a machine file holds finished machines"
     side = tmp_path / "machine.json.partial"
     half = Machine.load(side)
@@ -124,11 +129,11 @@ def test_an_interrupted_measurement_is_finished_by_the_same_call(machine: Machin
     with pytest.raises(
         Error, match=r"unfinished measurement .*with other options \(depth quick, now standard.*choose another file"
     ):
-        roofline.measure_machine("cpu", out=out, policy=FAST)
+        roofline.measure_machine("cpu", out=out, policy=SHORT)
     assert Machine.load(side) == half, "nothing is lost"
 
     again: list[str] = []
-    whole = roofline.measure_machine("cpu", quick=True, policy=FAST, out=out, progress=lambda d, t, label: again.append(label))
+    whole = roofline.measure_machine("cpu", quick=True, policy=SHORT, out=out, progress=lambda d, t, label: again.append(label))
     assert again[0] == seen[4], "what was there is not measured again"
     assert whole.ceilings[:4] == half.ceilings
     assert "pending" not in whole.provenance
@@ -147,18 +152,19 @@ def test_a_probe_that_fails_does_not_take_the_others_with_it(monkeypatch: pytest
         verify(self, name)
 
     monkeypatch.setattr(Ready, "verify", wrong_of_fp64)
-    made = roofline.measure_machine("cpu", quick=True, policy=FAST)
+    made = roofline.measure_machine("cpu", quick=True, policy=SHORT)
     failed = {label: reason for label, reason in made.provenance["left_out"].items() if reason.startswith(FAILURE)}
     assert failed and all("fp64" in label and "planted" in reason for label, reason in failed.items())
     assert {c.dtype for c in made.ceilings} >= {"fp32"} and all(c.dtype != "fp64" for c in made.ceilings)
-    assert main(["measure", "--device", "cpu", "--quick", "--timeout", "0.02", "--quiet", "--out", str(tmp_path / "m.json")]) == 1
+    monkeypatch.setattr("roofline.cli.measuring.policy_of", lambda options, usual: SHORT)
+    assert main(["measure", "--device", "cpu", "--quick", "--quiet", "--out", str(tmp_path / "m.json")]) == 1
 
 
 def test_a_file_that_is_no_machine_is_not_replaced(tmp_path: Path) -> None:
     out = tmp_path / "machine.json"
     out.write_text("my notes")
     with pytest.raises(Error, match="it is not replaced: choose another file, move it away, or replace it with --force"):
-        roofline.measure_machine("cpu", quick=True, policy=FAST, out=out)
+        roofline.measure_machine("cpu", quick=True, policy=SHORT, out=out)
     assert out.read_text() == "my notes"
 
 
@@ -198,7 +204,7 @@ def test_a_disturbed_ceiling_is_measured_again_after_the_others(monkeypatch: pyt
     made = roofline.measure_machine(
         planted,
         quick=True,
-        policy=Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, tries=3),
+        policy=dataclasses.replace(SHORT, tries=3),
         progress=lambda d, t, label: labels.append(label),
     )
     assert {c.status for c in made.ceilings} == {"ok"}
@@ -217,7 +223,7 @@ def test_roofs_of_a_slow_state_are_measured_again(monkeypatch: pytest.MonkeyPatc
     planted, calls = with_samples(slower)
     monkeypatch.setattr("roofline.ceilings.measuring.last_cache_share", lambda device: None)
     monkeypatch.setattr("roofline.ceilings.measuring.in_another_state", in_another_state)
-    short = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, tries=1)
+    short = Policy(warmup_min_s=0.0, warmup_max_s=0.005, batch_s=1e-3, min_s=0.01, max_s=0.02, tries=1)
     fast = roofline.measure_machine(planted, quick=True, policy=short)
     slow[0], calls[0] = len(fast.ceilings), 0
     made = roofline.measure_machine(planted, quick=True, policy=short)
@@ -233,9 +239,6 @@ def test_operations_per_cycle_follow_pooled_samples() -> None:
     whole = half.pooled((343e9,) * 30)
     assert whole.ops_per_cycle == 64
     assert half.pooled((176e9,)).ops_per_cycle == 32
-
-
-SHORT = Policy(warmup_min_s=0.0, warmup_max_s=0.005, batch_s=1e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
 
 
 def test_a_size_curve_covers_its_sizes() -> None:
