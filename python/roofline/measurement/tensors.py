@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
 import threading
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 # Before and after every tensor. What allocators of GPUs align to, and whole lines of 128 bytes: a warp's access of 512 bytes from
 # the middle of a line on would touch five lines for four.
 GUARD_BYTES = 256
-_GUARD = 0xA5
+_GUARD = np.full(GUARD_BYTES, 0xA5, dtype=np.uint8)
 HUGE_PAGE_BYTES = 2 * MIB
 
 # Element types of the compiled module (csrc/core/dtype.h). Costs know more.
@@ -44,6 +45,15 @@ SAMPLED_ELEMENTS = 4096
 # taken in the child for ever: forks wait for the list.
 _scanning = threading.Lock()
 os.register_at_fork(before=_scanning.acquire, after_in_parent=_scanning.release, after_in_child=_scanning.release)
+
+
+@functools.cache
+def _libraries() -> Any:
+    """The libraries with threads of their own, NumPy's BLAS among them, listed once: that takes a millisecond."""
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    with _scanning:
+        return ThreadpoolController()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +87,9 @@ class Held:
         return self.raw() if self.memory.on_host or self.spec.size_bytes <= MIB else _Remote(self)
 
     def guard(self) -> None:
-        """Write the guard zones."""
-        self.memory.fill("int8", GUARD_BYTES, "pattern", 0, self.offset - GUARD_BYTES)
-        self.memory.fill("int8", GUARD_BYTES, "pattern", 0, self.offset + self.spec.size_bytes)
+        """Write the guard zones: `fill` would wake all threads for a few lines."""
+        self.memory.write(_GUARD, self.offset - GUARD_BYTES)
+        self.memory.write(_GUARD, self.offset + self.spec.size_bytes)
 
     def guards_intact(self) -> bool:
         before, after = np.empty(GUARD_BYTES, dtype=np.uint8), np.empty(GUARD_BYTES, dtype=np.uint8)
@@ -237,17 +247,13 @@ def check(
     Returns {"checked", "rows" (0: all), "max_error", "tolerance", "passed", "reason"}; the error is |difference| over
     absolute + relative tolerance x |reference|, so that 1 is the limit, and max_error is absolute.
     """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
     rows = _rows(problem, seed, whole_flops, whole_bytes)
     inputs: dict[str, Any] = {t.name: _widened(tensors[t.name].bits(), t) for t in problem.inputs()}  # where they are indexed
     inputs |= {name: _widened(held.before(), held.spec) for name, held in tensors.items() if held.before is not None}
     if rows is None and not problem.sums_in_chunks:
         inputs = {name: np.asarray(lazy) for name, lazy in inputs.items()}
     # NumPy's BLAS threads would go on spinning for tens of milliseconds, into whatever is timed next.
-    with _scanning:
-        one_thread = threadpool_limits(limits=1)
-    with one_thread, np.errstate(all="ignore"):
+    with _libraries().limit(limits=1), np.errstate(all="ignore"):
         expected = problem.reference(inputs, rows)
     absolute, relative = problem.tolerance()
     worst, max_error, reason = 0.0, 0.0, ""
