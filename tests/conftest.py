@@ -101,10 +101,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in gone]
 
 
+def pytest_collection() -> None:
+    """Thousands of tests are made now, and stay to the end: there is no garbage yet."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Thousands of collected tests stay to the end: no collection of garbage need look at them, or at what they imported."""
+    """Nor need later collections of garbage look at the tests, or at what they imported; and figures make much that is no garbage."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
