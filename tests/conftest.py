@@ -107,7 +107,7 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Nor need later collections of garbage look at the tests, or at what they imported; and figures make much that is no garbage."""
+    """Nor need anyone look for garbage among the tests and what they imported; and little of what figures make is garbage."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)

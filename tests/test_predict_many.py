@@ -5,6 +5,7 @@ import inspect
 import math
 import time
 from collections import defaultdict
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from roofline.questions import predict
 from roofline.transformer.phases import PHASES
 
 
+@cache
 def machine(device: str = "cpu") -> Machine:
     """Every level, two sizes of GEMM, exponentials, a launch and a link."""
     rates = {"L1": 400e9, "L2": 200e9, "L3": 100e9, "DRAM": 40e9}

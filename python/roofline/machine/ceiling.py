@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -39,6 +40,17 @@ def fmt_modes(values: Iterable[float], unit: str) -> str:
     if len(suffixes) == 1:
         return f"{' or '.join(numbers)} {suffixes.pop()}"
     return " or ".join(f"{number} {text.split(' ')[1]}" for number, text in zip(numbers, texts, strict=True))
+
+
+@functools.lru_cache(maxsize=4096)
+def _stated(samples: tuple[float, ...], kind: str) -> str:
+    """Modes as people read them, best first: predictions name the same ceilings thousands of times."""
+    return fmt_modes((mode.value for mode in _best_first(samples, kind)), RATE_UNITS[kind])
+
+
+def _best_first(samples: tuple[float, ...], kind: str) -> tuple[Mode, ...]:
+    found = modes_of(samples)
+    return found if kind == "latency" else found[::-1]
 
 
 def vector_operations(per_cycle: float) -> float:
@@ -122,8 +134,7 @@ class Ceiling(Shown):
     @property
     def modes(self) -> tuple[Mode, ...]:
         """The modes, best first: highest rate, or lowest time."""
-        found = modes_of(self.samples)
-        return found if self.kind == "latency" else found[::-1]
+        return _best_first(self.samples, self.kind)
 
     @property
     def bimodal(self) -> bool:
@@ -193,8 +204,7 @@ class Ceiling(Shown):
     @property
     def stated(self) -> str:
         """The label without the name."""
-        values = fmt_modes((mode.value for mode in self.modes), RATE_UNITS[self.kind])
-        return values + (f" ({UNVERIFIED})" if self.unverified else "")
+        return _stated(self.samples, self.kind) + (f" ({UNVERIFIED})" if self.unverified else "")
 
     @property
     def spread(self) -> str:
