@@ -46,7 +46,8 @@ struct Reading {
 };
 constexpr Reading kReadings[] = {{1, 4 << 10, true}, {2, 4 << 10}, {2, 8 << 10, true}, {2, 16 << 10, true},
                                  {2, 4 << 10, true}, {4, 8 << 10}, {1, 0},             {8, 0}};
-constexpr std::int64_t kTrialBytes = 8 << 20;  // of keys and values; fewer say little of it
+constexpr std::int64_t kTrialBytes = 8 << 20, kTrialKeys = 1 << 17;  // of keys and values, at most; fewer say little of it
+constexpr std::int64_t kLeastBytes = 128 << 10;                      // that are worth a trial
 
 }  // namespace
 
@@ -101,12 +102,14 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
 // slower to read in any order: on Zen 5 a plain sum over shuffled blocks of 4 KiB reaches 0.64 of its rate over memory in order.
 template <class Number>
 Reading quickest_reading(const AttentionTask& task, std::int64_t rows, Device& device, Choice<DecodeKernels<Number>> choice) {
+  const std::int64_t element = size_bytes(task.kv_dtype);
+  const std::int64_t key_bytes = ((task.k == task.v ? 1 : 2) * task.head_dim + task.rope_dim) * element;
+  if (task.batch * task.kv_heads * task.keys * key_bytes < kLeastBytes) return kReadings[0];
   const std::string what = "reading of " + std::to_string(task.head_dim) + " x " + name(task.kv_dtype) + " for " + std::to_string(rows) +
                            " x " + name(task.dtype) + (task.rope_dim > 0 ? " of latents" : "");
   return kReadings[device.quickest(what, std::size(kReadings), [&]() -> Device::Trial {
-    const std::int64_t element = size_bytes(task.kv_dtype);
-    const std::int64_t key_bytes = ((task.k == task.v ? 1 : 2) * task.head_dim + task.rope_dim) * element;
-    const auto [own, memory] = trial_task(task, rows, std::max<std::int64_t>(kTrialBytes / device.threads() / key_bytes, 1), device);
+    const std::int64_t keys = std::clamp<std::int64_t>(kTrialBytes / device.threads() / key_bytes, 1, kTrialKeys);
+    const auto [own, memory] = trial_task(task, rows, keys, device);
     std::vector<Bound> each;
     for (const Reading& reading : kReadings) each.push_back(split_in(own, device, choice, &reading));
     const std::int64_t size = own.kv_heads * own.keys * task.head_dim * element;
