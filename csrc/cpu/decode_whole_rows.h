@@ -121,7 +121,7 @@ template <int Rows, int Vectors, int Where, class Element>
 // out[Rows][columns] += weights[n][Rows] V[n][columns] of such rows and the values [first, last). Results stay in registers: of as many
 // rows as fit over whole values, which are then read in the order of memory, and the other rows find a few values in L1; beside another
 // group (kSpread), or where one row would fit, of all rows, a part of the columns at a time. Each of these passes over a few values
-// prefetches its share of the next few: some lines of each row, or as many whole rows.
+// prefetches its share of the next few, in the order of memory.
 template <int Rows, int Vectors, int Where, class Element>
 [[gnu::noinline]] void value_whole(const Number* s, const Block<Element>& block, Index first, Index last,
                                    Spread<Element, Vectors>* lines, Number* out) {
@@ -129,7 +129,7 @@ template <int Rows, int Vectors, int Where, class Element>
   constexpr int kTogether = Where == kSpread || kFits < 2 || kFits > Rows ? Rows : kFits;
   constexpr int kMost = Where == kSpread ? 4 : 16 / kTogether, kPart = kAll < kMost ? kAll : kMost, kWords = kPart / kEach;
   constexpr int kTurns = Rows / kTogether, kPasses = kTurns * kAll / kPart;
-  constexpr int kBytes = kLanes * sizeof(Element), kLine = kBytes < 64 ? 64 / kBytes : 1;  // vectors
+  constexpr int kShare = Vectors / kPasses;  // vectors that a pass prefetches with each of its rows
   static_assert(kPart == kAll || kTurns == 1);
   for (Index begin = first, end = 0; begin < last; begin = end) {
     end = kPasses == 1 ? last : least(begin + kWhole, last);
@@ -151,12 +151,12 @@ template <int Rows, int Vectors, int Where, class Element>
 #pragma GCC unroll 2
           for (int i = 0; i < kEach; ++i) {
             const Element* const from = block.v + block.at[key + i] + column;
-            [[maybe_unused]] const Index at = key - whole + i, of = kTurns > 1 ? at : (pass * kWhole + at) / kPasses;
-            [[maybe_unused]] const Index line = kTurns > 1 ? pass * kLine : (pass * kWhole + at) % kPasses * kWords;
-            [[maybe_unused]] const Element* const ahead = kBeside<Where> ? then[of] + line * kLanes : from;
+            [[maybe_unused]] const Index turn = pass * kWhole + key - whole + i;
+            [[maybe_unused]] const Element* const ahead =
+                kBeside<Where> ? then[turn / kPasses] + turn % kPasses * (kShare * kLanes) : from;
 #pragma GCC unroll 16
             for (int z = 0; z < kWords; ++z) {
-              if (kBeside<Where> && z % (kTurns * kLine) == 0) prefetch(ahead + z * kLanes, Where == kFetchToL1);
+              if (z < kShare) fetch_vector<Where>(ahead, z);
               values[i][z] = load(from + z * kLanes);
               if constexpr (kEach == 2) values[i][z] = in_order(values[i][z]);
             }
