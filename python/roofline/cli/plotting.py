@@ -17,7 +17,6 @@ from .fields import typed
 from .inputs import output_file, write_outputs
 from .terminal import Terminal
 
-SUFFIXES = (".svg", ".png", ".csv")
 GROUPS = {
     "machine": "of a machine: a machine.json, a report's folder, or a datasheet of `roofline hardware`",
     "measured": "of measurements: a results.jsonl, or the folder that it is in",
@@ -252,13 +251,13 @@ def _drawn(picture: Any, suffixes: Iterable[str], *args: Any, **given: Any) -> d
     """What the files of a picture hold, by their names; other files are not drawn."""
     from ..plot.figure import contents_of
 
-    look = {name: given[name] for name in ("title", "theme") if name in given}
-    made = contents_of(picture.panels(*args, **given), suffixes, **look)
+    made = contents_of(picture.panels(*args, **given), suffixes, title=given.get("title"), theme=given.get("theme"))
     return {f"{picture.__name__}{suffix}": content for suffix, content in made.items()}
 
 
 def _write(options: argparse.Namespace, folder: Path, drawn: Callable[[Iterable[str]], Mapping[str, bytes]]) -> int:
     """Write what is drawn into the folder that is asked for, or of its files the one that is."""
+    from ..plot.figure import SUFFIXES
     from ..report.files import require_folder
 
     out = Path(options.out) if options.out else folder
