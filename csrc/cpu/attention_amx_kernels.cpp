@@ -28,18 +28,18 @@ ROOFLINE_INLINE void strip(const TileOperand& a, TileOperand b, Index steps, flo
 
 constexpr float kMostScore = 1 << 14;  // in units of log2
 
-// The largest size of numbers of bf16, as words. Infinity and NaN are larger than all.
+// The largest magnitude of numbers of bf16 that come in words of two. Infinity and NaN are larger than all others.
 struct Largest {
-  __m512i sizes = _mm512_setzero_si512();
+  __m512i magnitudes = _mm512_setzero_si512();
 
   [[gnu::always_inline]] void meet(__m512i words) {
-    sizes = _mm512_max_epu16(sizes, _mm512_and_si512(words, _mm512_set1_epi16(0x7FFF)));
+    magnitudes = _mm512_max_epu16(magnitudes, _mm512_and_si512(words, _mm512_set1_epi16(0x7FFF)));
   }
   float value() const {
     alignas(64) std::uint16_t all[2 * kTile];
-    _mm512_store_si512(all, sizes);
+    _mm512_store_si512(all, magnitudes);
     std::uint32_t bits = 0;
-    for (const std::uint16_t size : all) bits = size > bits ? size : bits;
+    for (const std::uint16_t each : all) bits = each > bits ? each : bits;
     bits <<= 16;
     float value;
     __builtin_memcpy(&value, &bits, sizeof value);
@@ -72,12 +72,12 @@ struct LaneProducts : TileProducts, InLanes {
 
   static void queries(const Bf16* q, Index key_dim, float scale, const Chunk& chunk) {
     TileProducts::queries(q, key_dim, scale, chunk);
-    Largest size;
+    Largest largest;
     const Index n = chunk.rows * key_dim;
-    for (Index i = 0; i < n; i += 2 * kTile) size.meet(words_at(q + i, least(2 * kTile, n - i)));
-    chunk.unit[0] = size.value();
+    for (Index i = 0; i < n; i += 2 * kTile) largest.meet(words_at(q + i, least(2 * kTile, n - i)));
+    chunk.unit[0] = largest.value();
   }
-  // Whether 256 times a score keeps its fraction in fp32, and no sums are asked for, which rounded weights are too far off for.
+  // Whether 256 times a score keeps its fraction in fp32, and no sums are asked for: those of rounded weights are too far off.
   static bool bounded(const Chunk& chunk, const Keys& keys) {
     const AttentionBlock& block = *keys.block;
     const float numbers = static_cast<float>(block.head_dim + block.rope_dim);
@@ -85,7 +85,7 @@ struct LaneProducts : TileProducts, InLanes {
   }
 
   static float gather_keys(const AttentionBlock& block, Index begin, Index n, float* to, Index words) {
-    Largest size;
+    Largest largest;
     for (Index i = 0; i < round_up(n, kKeys); ++i) {
       float* const tiles = to + i / kTile * kTile * words + i % kTile * kTile;
       Index word = 0;
@@ -94,7 +94,7 @@ struct LaneProducts : TileProducts, InLanes {
         for (Index d = 0; d + 2 * kTile <= columns; d += 2 * kTile, word += kTile) {
           if (!block.pages) __builtin_prefetch(row + d + kAhead, 0, 2);
           const __m512i numbers = words_at(row + d);
-          size.meet(numbers);
+          largest.meet(numbers);
           _mm512_store_si512(tiles + word * kTile, numbers);
         }
       };
@@ -102,11 +102,11 @@ struct LaneProducts : TileProducts, InLanes {
       if (i < n && block.head_dim == 2 * word) whole_words(block.rope, block.rope_dim);
       for (; word < words; word += kTile) {
         const Vec numbers = i < n ? some_words<Stored>(block, begin + i, 2 * word) : zero();
-        size.meet(_mm512_castps_si512(numbers));
+        largest.meet(_mm512_castps_si512(numbers));
         store(tiles + word * kTile, numbers);
       }
     }
-    return size.value();
+    return largest.value();
   }
   static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
     const Index columns = block.value_dim, pitch = value_pitch(block, n);

@@ -139,17 +139,16 @@ struct PlainProducts : Fma, InRows {
   static constexpr bool kBegins = true;  // values of the first keys begin the results, whatever is there
   static constexpr bool kInRegisters = sizeof(Vec) == 64 && sizeof(Number) == 4;  // scores of a tile become weights in registers
   static constexpr Index kNumbers = 1, kColumns = 1, kKeyStep = 1;
-  static constexpr int kBelow = 0;  // the maximum in units of log2, than what weights are relative to
-  static constexpr bool kApart = false;  // weights lie behind scores, where these are bounded; else in their place
+  static constexpr int kBelow = 0;  // log2 of how much less than 1 the weight of the largest score is
+  static constexpr bool kApart = false;  // weights lie behind scores that are `bounded`; else in their place
 
   template <class T>
   static void queries(const T* q, Index key_dim, Number scale, const Chunk& chunk) {
     transpose_scaled(q, chunk.rows, key_dim, set1(scale), chunk.q, chunk.vectors * kLanes);
   }
-  static Number gather_keys(const AttentionBlock& block, Index begin, Index n, Number* to, Index pitch) {
+  static void gather_keys(const AttentionBlock& block, Index begin, Index n, Number* to, Index pitch) {
     gather(block.k, block.head_dim, block, begin, n, to, pitch);
     if (block.rope_dim > 0) gather(block.rope, block.rope_dim, block, begin, n, to + block.head_dim, pitch);
-    return 0;
   }
   static void gather_values(const AttentionBlock& block, Index begin, Index n, Number* to) {
     gather(block.v, block.value_dim, block, begin, n, to, value_pitch(block, n));
@@ -242,7 +241,10 @@ void tiled(const AttentionBlock& block) {
     const Index value_plane = block.value_panel && !shared ? Products::value_plane(block, all) : columns_together(block.value_dim);
     Number largest = 0;
     if (block.key_panel) {
-      largest = Products::gather_keys(block, begin, all, key_panel, key_words);
+      if constexpr (Products::kApart)
+        largest = Products::gather_keys(block, begin, all, key_panel, key_words);
+      else
+        Products::gather_keys(block, begin, all, key_panel, key_words);
       k = key_panel;
     }
     if (shared) {

@@ -3,7 +3,7 @@
 //
 // Queries lie in the lanes of scores and weights, so that the maximum and the sum of a query are vertical:
 //   S[key][query] = K Qᵀ - m   Q is packed transposed; in fp32 scaled, and -m is where the accumulators start;
-//   P = 2^S                    scores are in units of log2, m is kBelow more than the maximum, and moves only when that grows by 2^8;
+//   P = 2^S                    scores are in units of log2; m is kBelow above a maximum, and moves only when a score passes that by 8;
 //   O[query][d] += P V         a few queries are broadcast, and the columns of V lie in the lanes; by AMX the other way round
 #pragma once
 
@@ -17,7 +17,7 @@ struct Chunk {
   Number* out;      // as Products lays results
   Number* neg_max;  // [width]; in units of log2, as are all scores
   Number* sum;      // [width]
-  Number* unit;     // [width]; what a unit of q counts, where `Products` rounds it, or first the largest size of its numbers
+  Number* unit;     // [width]; what a unit of q counts, where `Products` rounds it; where kApart, [0] is the largest magnitude in q
   Number* from;     // [width]; the first key that each query sees and the first that it no longer sees, both from where the
   Number* to;       //          current keys begin
   Index first;     // row of the block
@@ -49,7 +49,7 @@ struct Keys {
   // the queries that the thread meets next.
   Ahead with_scores[3], with_values[2];
   const AttentionBlock* block;
-  Number largest;  // size of a number of k, where `Products` asks
+  Number largest;  // magnitude in k, where kApart
 };
 
 alignas(64) constexpr Number kZeros[kWidth] = {};
@@ -281,12 +281,13 @@ void meet_in_turn(const Chunk& chunk, const Keys& keys, Number* s) {
   for (int z = 0; z < Vectors; ++z) grow[z] = set1(-kInfinity);
   const Number* const start = capped || kRaw ? kZeros : chunk.neg_max;
   Products::template begin<Vectors>(chunk, keys, s);
-  const auto finished = [&](auto of, Index from, Index to) {
-    Products::template scores<Vectors, of, false>(chunk, keys, start, from, to, s, nullptr);
-    finish<kRaw, of>(chunk, keys, from, to, s, grow);
+  const auto finished = [&](auto first_vector, Index from, Index to) {
+    Products::template scores<Vectors, first_vector, false>(chunk, keys, start, from, to, s, nullptr);
+    finish<kRaw, first_vector>(chunk, keys, from, to, s, grow);
   };
-  const auto others = [&] { Products::template scores<Vectors, 0, true>(chunk, keys, start, late, full, s, grow); };
-  // Weights apart from scores can be made anew, so that after the first keys nobody looks for their maximum before one passes it.
+  const auto unmasked = [&] { Products::template scores<Vectors, 0, true>(chunk, keys, start, late, full, s, grow); };
+  // Weights apart from scores can be made again. So after the first keys these are weighed by the maximum so far, and theirs is looked
+  // for only where a score passes it.
   bool apart = false;
   if constexpr (Products::kApart) apart = Products::bounded(chunk, keys);
   Number* const weights = apart ? s + round_up(n, Products::kKeyStep) * kPitch<Vectors> : s;
@@ -294,38 +295,37 @@ void meet_in_turn(const Chunk& chunk, const Keys& keys, Number* s) {
     if constexpr (Products::kApart) return Products::template weigh_within<Vectors>(chunk, keys, s, weights);
     return false;
   };
-  const bool blindly = apart && !first;
+  const bool try_first = apart && !first;
   for_parts<Vectors>(keys, 0, late, finished);
-  if (!blindly) others();
+  if (!try_first) unmasked();
   for_parts<Vectors>(keys, full, n, finished);
-  if (!blindly || !weigh_apart()) {
-    if (blindly) others();
-    if constexpr (kRaw)
+  if (try_first && weigh_apart()) return Products::template values<Vectors>(chunk, keys, weights);
+  if (try_first) unmasked();
+  if constexpr (kRaw)
 #pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z)
-        grow[z] = fma(grow[z], set1(keys.scale), add(load(chunk.neg_max + z * kLanes), set1(Products::kBelow)));
+    for (int z = 0; z < Vectors; ++z)
+      grow[z] = fma(grow[z], set1(keys.scale), add(load(chunk.neg_max + z * kLanes), set1(Products::kBelow)));
 
-    // Within 2^8 of the maximum nothing overflows, so it is moved only beyond that: after the first keys, almost never.
-    bool move = first;
+  // Within 2^8 of the maximum nothing overflows, so it is moved only beyond that: after the first keys, almost never.
+  bool move = first;
 #pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) move = move || any_greater(grow[z], set1(8));
-    if (move)
+  for (int z = 0; z < Vectors; ++z) move = move || any_greater(grow[z], set1(8));
+  if (move)
 #pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) grow[z] = raise<Products, Vectors>(chunk, keys, z, grow[z]);
-    const auto weighed = [&](auto masked) {
-      return [&](auto of, Index from, Index to) {
-        Products::template weigh<Vectors, of, masked>(chunk, keys, from, to, s, grow, move);
-      };
+    for (int z = 0; z < Vectors; ++z) grow[z] = raise<Products, Vectors>(chunk, keys, z, grow[z]);
+  const auto weighed = [&](auto masked) {
+    return [&](auto first_vector, Index from, Index to) {
+      Products::template weigh<Vectors, first_vector, masked>(chunk, keys, from, to, s, grow, move);
     };
-    if (apart) {
-      weigh_apart();
-    } else if constexpr (kRaw) {  // products of words take denormal numbers as 0, and their weights are made two or more keys at a time
-      for_parts<Vectors>(keys, 0, n, weighed(Constant<false>{}));
-    } else {
-      for_parts<Vectors>(keys, 0, late, weighed(Constant<true>{}));
-      for_parts<Vectors>(keys, late, full, weighed(Constant<false>{}));
-      for_parts<Vectors>(keys, full, n, weighed(Constant<true>{}));
-    }
+  };
+  if (apart) {
+    weigh_apart();
+  } else if constexpr (kRaw) {  // products of words take denormal numbers as 0, and their weights are made two or more keys at a time
+    for_parts<Vectors>(keys, 0, n, weighed(Constant<false>{}));
+  } else {
+    for_parts<Vectors>(keys, 0, late, weighed(Constant<true>{}));
+    for_parts<Vectors>(keys, late, full, weighed(Constant<false>{}));
+    for_parts<Vectors>(keys, full, n, weighed(Constant<true>{}));
   }
   Products::template values<Vectors>(chunk, keys, weights);
 }

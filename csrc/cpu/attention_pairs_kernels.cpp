@@ -16,11 +16,10 @@ struct PairProducts : WordProducts, InRows {
   static void queries(const Bf16* q, Index key_dim, float, const Chunk& chunk) {
     WordProducts::queries(q, key_dim, chunk, (key_dim + 1) / 2);
   }
-  static float gather_keys(const AttentionBlock& block, Index begin, Index n, float* to, Index pitch) {
+  static void gather_keys(const AttentionBlock& block, Index begin, Index n, float* to, Index pitch) {
     for (Index i = 0; i < n; ++i)
       for (Index word = 0; word < pitch; word += kLanes)
         put(to + i * pitch + word, static_cast<int>(least(kLanes, pitch - word)), some_words(block, begin + i, 2 * word));
-    return 0;
   }
   static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
     const Index columns = block.value_dim, pitch = value_pitch(block, n);
@@ -66,7 +65,7 @@ struct RowProducts : WordProducts, InRows {
     __builtin_memcpy(chunk.q, q, static_cast<std::size_t>(2 * rows * key_dim));
     __builtin_memset(chunk.q + rows * key_dim / 2, 0, static_cast<std::size_t>(2 * (width - rows) * key_dim));
   }
-  static float gather_keys(const AttentionBlock&, Index, Index, float*, Index) { return 0; }
+  static void gather_keys(const AttentionBlock&, Index, Index, float*, Index) {}
   static void gather_values(const AttentionBlock&, Index, Index, float*) {}
   static Index value_pitch(const AttentionBlock& block, Index) { return block.value_dim / 2; }
   static Index value_plane(const AttentionBlock&, Index) { return 0; }

@@ -38,7 +38,7 @@ constexpr std::int64_t kLeastWideInTiles = 5;  // the same where V is K, or the 
 
 // How a thread reads its range of keys: in how many address streams, how far ahead it prefetches, and into L1 or L2. The quickest
 // way differs between CPUs: on Zen 3 eight streams without prefetches, on Zen 4 two or four with prefetches into L2, on Zen 5 two
-// with prefetches into L1. Where none is quicker from memory it is the first, which on Zen 5 is by a fifth the quickest from L3.
+// with prefetches into L1. The first is taken unless another is quicker from memory: on Zen 5 it is a fifth quicker than others from L3.
 struct Reading {
   int streams;
   std::int64_t lead_bytes;

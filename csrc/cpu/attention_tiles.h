@@ -48,8 +48,8 @@ struct TileProducts : WordProducts {
     weigh_words<Vectors, First>(chunk, keys, from, round_up(to, kKeys), s);
   }
 
-  // p[keys / 2][kPitch] = words of the weights by a table, zeros past the last key; adds them, as they are rounded, to the sums. False
-  // where one is more than some 2: then sums are as they were, as scores are.
+  // p[keys / 2][kPitch] = words of the weights by a table, zeros past the last key; adds these rounded weights to the sums. Returns
+  // false, with sums and scores as they were, where a weight is 2 or more.
   template <int Vectors>
   static bool weigh_within(const Chunk& chunk, const Keys& keys, float* s, float* p) {
     const Index n = round_up(keys.n, kKeys);
@@ -94,7 +94,7 @@ struct InPlaceProducts : TileProducts, InRows {
     return !block.pages || (block.page_size % kTile == 0 && block.first % kTile == 0 && block.window >= block.seq_kv);
   }
 
-  static float gather_keys(const AttentionBlock&, Index, Index, float*, Index) { return 0; }
+  static void gather_keys(const AttentionBlock&, Index, Index, float*, Index) {}
   static void gather_values(const AttentionBlock&, Index, Index, float*) {}
   static Index value_pitch(const AttentionBlock&, Index) { return 0; }
   static Index value_offset(const AttentionBlock&, Index) { return 0; }
