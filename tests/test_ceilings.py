@@ -14,12 +14,13 @@ from roofline.ceilings import DEPTHS, FAILURE, wanted, wanted_series
 from roofline.ceilings.again import in_another_state
 from roofline.ceilings.measuring import better, burst_and_sustained
 from roofline.ceilings.series import curve_sizes, intensity_sweep, size_curve
+from roofline.ceilings.share import last_cache_share
 from roofline.cli import main
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, SustainedSample
 from roofline.measurement import open_device
 from roofline.measurement.devices import Device
 from roofline.measurement.probing import Ready
-from roofline.operators import from_dict
+from roofline.operators import Stream, from_dict
 from roofline.probes import probe_named
 from roofline.units import GIB, KIB, MIB
 
@@ -336,3 +337,34 @@ def test_repeated_runs_agree() -> None:
         same = [run.matching(ceiling.problem, variant=ceiling.variant) for run in runs[1:]]
         medians = [float(np.median(c.samples)) for c in same if c is not None]
         assert sum(low <= median <= high for median in medians) >= 0.9 * len(medians), ceiling.label
+
+
+@pytest.mark.parametrize(
+    ("held_mib", "found_mib"),
+    [(12, 16), (32, 32), (36, 32), (64, 64)],
+    ids=["shared with others", "as reported", "a little more", "one L3 for each core, and told of one"],
+)
+def test_the_share_of_the_last_cache(held_mib: int, found_mib: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets larger than what the cache holds are served by memory in part: half of a set twice as large."""
+
+    @dataclasses.dataclass
+    class Reads:
+        size_bytes: int
+        flushed: bool
+
+        def sampled(self, device: Device, policy: Policy) -> dict[str, Any]:
+            hits = 0.0 if self.flushed else min(1.0, held_mib * MIB / self.size_bytes)
+            return {"samples_s": [hits / 200e9 + (1 - hits) / 50e9], "contended": False}
+
+        def rates(self, seconds: list[float]) -> list[float]:
+            return [1 / s for s in seconds]
+
+    def fake(device: Device, probe: Any, problem: Stream, variant: str, level: str = "") -> Reads:
+        return Reads(problem.elements * 4, bool(level))
+
+    device = open_device("cpu")
+    told = {"threads": 2, "l1_bytes": 32 * KIB, "l2_bytes": MIB, "l3_bytes": 32 * MIB, "l3_instances": 1, "flush": "clflushopt"}
+    monkeypatch.setattr(device, "facts", told)
+    monkeypatch.setattr("roofline.ceilings.share.ready", fake)
+    found = last_cache_share(device)
+    assert found is not None and found // MIB == found_mib

@@ -130,6 +130,8 @@ def test_sets_of_other_machines() -> None:
     assert [chase_problem(large, level).size_bytes for level in HOPS] == [24 << 10, MIB, 16 * MIB, 256 * MIB]
     little = Reported(l1_bytes=32 << 10, l2_bytes=512 << 10, l3_bytes=4 * MIB, memory_bytes=2**30)
     assert [chase_problem(little, level).size_bytes for level in ("L3", "DRAM")] == [MIB, 83 * MIB]
+    groups = Reported(l1_bytes=32 << 10, l2_bytes=MIB, l3_bytes=256 * MIB, l3_instances=8, threads=64, memory_bytes=2**40)
+    assert chase_problem(groups, "L3").size_bytes == 16 * MIB, "one core sees one of eight"
     without = Reported(l1_bytes=64 << 10, l2_bytes=MIB, l3_bytes=0, memory_bytes=2**34)
     assert chase_problem(without, "DRAM").size_bytes == 256 * MIB
     unflushed = Reported(l1_bytes=48 << 10, l2_bytes=MIB, l3_bytes=128 * MIB, memory_bytes=2**40)

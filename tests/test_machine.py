@@ -39,6 +39,7 @@ from roofline.machine import (
 from roofline.machine.statistics import autocorrelation
 from roofline.operators import MIXES
 from roofline.probes import PROBES
+from roofline.probes.levels import stated_caches
 
 
 def bandwidth(
@@ -421,6 +422,11 @@ def test_caches_from_facts_alone() -> None:
     # A set of more than nine tenths does not stay.
     assert [cache_level(facts, size) for size in (3600, 3601, 36000, 36001, 45000, 45001)] == ["L1", "L2", "L2", "L3", "L3", "DRAM"]
     assert cache_level({}, 100) == "DRAM"
+    # Groups of 8 cores, each with an L3: few threads fill one, more of them further ones.
+    groups = {"threads": 64, "l3_bytes": 256 << 20, "l3_instances": 8}
+    assert [cache_capacity(groups, "L3", threads) >> 20 for threads in (1, 8, 9, 64, None)] == [32, 32, 64, 256, 256]
+    assert stated_caches(groups) == ["L3 8 x 32 MiB"]
+    assert stated_caches({"l3_bytes": 32 << 20, "l3_share_bytes": 45 << 20}) == ["L3 32 MiB (45 MiB to be had)"]
 
 
 # -- self-distrust --------------------------------------------------------------------------------------------------------

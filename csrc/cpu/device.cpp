@@ -84,7 +84,7 @@ Device::Device(int threads) {
     throw Error("cpu: " + std::to_string(threads) + " threads asked for, but only " + std::to_string(cpus.size()) +
                 " cores are usable (affinity, one thread per core, cgroup quota); use fewer threads");
   if (threads > 0) cpus.resize(threads);
-  caches_ = find_caches(cpus[0]);
+  caches_ = find_caches(cpus);
   reported_l3_bytes_ = caches_.l3_bytes;
   pool_ = std::make_unique<Pool>(cpus);
 }
@@ -108,6 +108,7 @@ std::vector<std::pair<std::string, Value>> Device::facts() const {
           {"l1_bytes", caches_.l1_bytes},
           {"l2_bytes", caches_.l2_bytes},
           {"l3_bytes", reported_l3_bytes_},
+          {"l3_instances", caches_.l3_instances},
           {"memory_bytes", memory_bytes()},
           {"huge_pages", huge.empty() ? std::string("unknown") : huge},
           {"flush", std::string(line_flush().instruction)},

@@ -45,9 +45,7 @@ class Device final : public Backend, public Queue {
   void copy_out(void* host, const void* device, std::size_t size_bytes) override;
   void fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) override;
   std::vector<Extent> allocated_by(const std::function<void()>& work) override;
-  void share_last_cache(std::int64_t bytes) override {
-    caches_.l3_bytes = std::min(reported_l3_bytes_, std::max<std::int64_t>(bytes, 0));
-  }
+  void share_last_cache(std::int64_t bytes) override { caches_.l3_bytes = std::max<std::int64_t>(bytes, 0); }
   struct Trial {
     std::vector<Extent> memory;     // that no cache holds when a run begins
     std::function<void(int)> run;   // a candidate

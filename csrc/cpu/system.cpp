@@ -81,6 +81,23 @@ std::string memory_limit_file(const std::string& folder, bool unified) {
   return folder + (unified ? "/memory.max" : "/memory.limit_in_bytes");
 }
 
+// Calls visit(level, bytes, the CPUs that share it) for each data cache of a CPU; whether there was one.
+template <class Visit>
+bool each_cache(int cpu, const std::string& root, Visit&& visit) {
+  const std::string base = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index";
+  bool found = false;
+  for (int index = 0; index < 8; ++index) {
+    const std::string here = base + std::to_string(index);
+    const std::string type = first_line(here + "/type");
+    if (type != "Data" && type != "Unified") continue;
+    const std::int64_t bytes = parse_size(first_line(here + "/size"));
+    if (bytes <= 0) continue;
+    found = true;
+    visit(std::atoi(first_line(here + "/level").c_str()), bytes, first_line(here + "/shared_cpu_list"));
+  }
+  return found;
+}
+
 }  // namespace
 
 std::string first_line(const std::string& path) {
@@ -98,29 +115,24 @@ std::string cpuinfo(const std::string& key, const std::string& root) {
   return "";
 }
 
-Caches find_caches(int cpu, const std::string& root) {
+Caches find_caches(const std::vector<int>& cpus, const std::string& root) {
   Caches caches;
-  const std::string base = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index";
-  bool found = false;
-  for (int index = 0; index < 8; ++index) {
-    const std::string here = base + std::to_string(index);
-    const std::string type = first_line(here + "/type");
-    if (type != "Data" && type != "Unified") continue;
-    const std::int64_t bytes = parse_size(first_line(here + "/size"));
-    if (bytes <= 0) continue;
-    found = true;
-    switch (std::atoi(first_line(here + "/level").c_str())) {
-      case 1: caches.l1_bytes = bytes; break;
-      case 2: caches.l2_bytes = bytes; break;
-      case 3: caches.l3_bytes = bytes; break;
-      default: break;
-    }
-  }
+  const bool found = each_cache(cpus.at(0), root, [&](int level, std::int64_t bytes, const std::string&) {
+    if (level == 1) caches.l1_bytes = bytes;
+    if (level == 2) caches.l2_bytes = bytes;
+  });
   if (!found) {
     if (const long bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE); bytes > 0) caches.l1_bytes = bytes;
     if (const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE); bytes > 0) caches.l2_bytes = bytes;
     if (const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE); bytes > 0) caches.l3_bytes = bytes;
+    caches.l3_instances = caches.l3_bytes > 0;
   }
+  std::set<std::string> counted;  // an L3 by the CPUs that share it
+  for (const int cpu : cpus)
+    each_cache(cpu, root, [&](int level, std::int64_t bytes, const std::string& sharing) {
+      if (level == 3 && counted.insert(sharing).second) caches.l3_bytes += bytes;
+    });
+  if (!counted.empty()) caches.l3_instances = static_cast<std::int64_t>(counted.size());
   return caches;
 }
 

@@ -15,7 +15,8 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 struct Caches {
   std::int64_t l1_bytes = 32 << 10;   // data, per core
   std::int64_t l2_bytes = 512 << 10;  // per core
-  std::int64_t l3_bytes = 0;          // of the group of cores that shares it; 0 where there is none
+  std::int64_t l3_bytes = 0;          // of all L3 caches that the CPUs in use share; 0 where there is none
+  std::int64_t l3_instances = 0;      // how many those are
   std::int64_t llc_bytes() const { return l3_bytes ? l3_bytes : l2_bytes; }
   // What so many cores may count on. A guest is told the whole last cache of its host, which many cores share; few CPUs have more
   // than 16 MiB for each core.
@@ -26,7 +27,8 @@ struct Caches {
 
 std::string first_line(const std::string& path);                                       // empty where it cannot be read
 std::string cpuinfo(const std::string& key, const std::string& root = "");             // of the first CPU
-Caches find_caches(int cpu, const std::string& root = "");                             // sysfs, else sysconf, else the defaults
+// Of the CPUs in use, L1 and L2 those of the first: sysfs, else sysconf, else the defaults.
+Caches find_caches(const std::vector<int>& cpus, const std::string& root = "");
 
 // Of the control groups this process is in, the smallest over all ancestors; version 1 and 2. Infinity, or INT64_MAX: no limit.
 double cgroup_cpus(const std::string& root = "");                // CPUs' worth of the quota

@@ -41,7 +41,7 @@ TEST_F(SystemTest, NothingThereIsNoLimit) {
   EXPECT_EQ(cpuinfo("model name", root_), "");
   int here = 0;
   EXPECT_EQ(huge_page_share(&here, sizeof here, root_), -1);
-  EXPECT_GT(find_caches(0, root_).l1_bytes, 1 << 10);  // sysconf's, or the defaults
+  EXPECT_GT(find_caches({0}, root_).l1_bytes, 1 << 10);  // sysconf's, or the defaults
 }
 
 TEST_F(SystemTest, TheSmallestQuotaOfAllAncestorsCounts) {
@@ -144,22 +144,30 @@ TEST_F(SystemTest, LimitsOfTheProcess) {
 }
 
 TEST_F(SystemTest, CachesOfSysfs) {
-  const auto cache = [&](int index, const char* level, const char* type, const char* size) {
-    const std::string here = "/sys/devices/system/cpu/cpu3/cache/index" + std::to_string(index);
+  const auto cache = [&](int cpu, int index, const char* level, const char* type, const char* size, const char* sharing) {
+    const std::string here = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index" + std::to_string(index);
     write(here + "/level", level);
     write(here + "/type", type);
     write(here + "/size", size);
+    write(here + "/shared_cpu_list", sharing);
   };
-  cache(0, "1\n", "Data\n", "48K\n");
-  cache(1, "1\n", "Instruction\n", "32K\n");
-  cache(2, "2\n", "Unified\n", "2048K\n");
-  EXPECT_EQ(find_caches(3, root_).l1_bytes, 48 << 10);
-  EXPECT_EQ(find_caches(3, root_).l2_bytes, 2 << 20);
-  EXPECT_EQ(find_caches(3, root_).llc_bytes(), 2 << 20);
-  cache(3, "3\n", "Unified\n", "32M\n");
-  EXPECT_EQ(find_caches(3, root_).llc_bytes(), 32 << 20);
-  EXPECT_EQ(find_caches(3, root_).llc_bytes_of(1), 16 << 20);
-  EXPECT_EQ(find_caches(3, root_).llc_bytes_of(384), 32 << 20);
+  cache(3, 0, "1\n", "Data\n", "48K\n", "3\n");
+  cache(3, 1, "1\n", "Instruction\n", "32K\n", "3\n");
+  cache(3, 2, "2\n", "Unified\n", "2048K\n", "3\n");
+  EXPECT_EQ(find_caches({3}, root_).l1_bytes, 48 << 10);
+  EXPECT_EQ(find_caches({3}, root_).l2_bytes, 2 << 20);
+  EXPECT_EQ(find_caches({3}, root_).llc_bytes(), 2 << 20);
+  EXPECT_EQ(find_caches({3}, root_).l3_instances, 0);
+  cache(3, 3, "3\n", "Unified\n", "32M\n", "2-3\n");
+  EXPECT_EQ(find_caches({3}, root_).llc_bytes(), 32 << 20);
+  EXPECT_EQ(find_caches({3}, root_).llc_bytes_of(1), 16 << 20);
+  EXPECT_EQ(find_caches({3}, root_).llc_bytes_of(384), 32 << 20);
+  cache(2, 3, "3\n", "Unified\n", "32M\n", "2-3\n");
+  cache(4, 3, "3\n", "Unified\n", "96M\n", "4-5\n");
+  EXPECT_EQ(find_caches({2, 3}, root_).l3_bytes, 32 << 20) << "one, which both share";
+  EXPECT_EQ(find_caches({2, 3, 4}, root_).l3_bytes, 128 << 20);
+  EXPECT_EQ(find_caches({2, 3, 4}, root_).l3_instances, 2);
+  EXPECT_EQ(find_caches({2, 3, 4}, root_).l2_bytes, Caches().l2_bytes) << "the first CPU's, which says nothing of it";
 }
 
 TEST_F(SystemTest, HugePagesOfARange) {

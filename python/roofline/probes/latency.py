@@ -30,8 +30,8 @@ HOST_SUMMARIES = {
 def chase_problem(target: Target, level: str, pages: str = "huge") -> PointerChase:
     """The latency probe of one level. One core runs, so that its own caches count. Raises Unsupported where it has none.
 
-    L1 and L2: half of one core's. L3: as its bandwidth probe. DRAM: an array of the bandwidth probes, flushed or far larger than
-    any cache. On a GPU: a quarter of one SM's L1, a quarter of L2, and for DRAM eight times L2.
+    L1 and L2: half of one core's. L3: as its bandwidth probe, at most half of one L3. DRAM: an array of the bandwidth probes,
+    flushed or far larger than any cache. On a GPU: a quarter of one SM's L1, a quarter of L2, and for DRAM eight times L2.
     """
     if "sms" in target.facts:
         return _gpu_chase_problem(target, level, pages)
@@ -39,7 +39,7 @@ def chase_problem(target: Target, level: str, pages: str = "huge") -> PointerCha
     if level == "DRAM":
         size = dram_array_bytes(target)
     elif level == "L3":
-        size = cache_set_bytes(target, "L3")
+        size = min(cache_set_bytes(target, "L3"), cache_capacity(target.facts, "L3", 1) // 2)
     else:
         size = cache_capacity(target.facts, level, 1) // 2
     if size < LINE_BYTES:

@@ -37,27 +37,33 @@ def _is_gpu(facts: Mapping[str, Any]) -> bool:
 def cache_capacity(facts: Mapping[str, Any], level: str, threads: int | None = None) -> int:
     """Bytes of a cache level over `threads` (None: those of `facts`); 0 where there is none.
 
-    L1 and L2 belong to a core and count once per thread, at most once per core where facts say `cores`. L3 is shared; what a
-    guest gets of it is l3_share_bytes, where that was measured. A GPU has an L1 in every SM, here without shared memory, and one
-    L2.
+    L1 and L2 belong to a core and count once per thread, at most once per core where facts say `cores`. An L3 is shared by a group
+    of cores, which fewer threads fill one after another; what a guest gets of it is l3_share_bytes, where that was measured. A GPU
+    has an L1 in every SM, here without shared memory, and one L2.
     """
     if _is_gpu(facts):
         shared = int(facts.get("shared_bytes_per_sm") or 0)
         l1 = (shared + L1_BESIDE_SHARED_BYTES) * int(facts["sms"]) if shared else 0
         return {"L1": l1, "L2": int(facts.get("l2_bytes") or 0)}.get(level, 0)
     if level == "L3":
-        return int(facts.get("l3_share_bytes") or facts.get("l3_bytes") or 0)
+        size, instances = int(facts.get("l3_share_bytes") or facts.get("l3_bytes") or 0), int(facts.get("l3_instances") or 1)
+        of_all = int(facts.get("threads") or 1)
+        return size // instances * math.ceil(min(threads or of_all, of_all) * instances / of_all)
     size = int(facts.get(f"{level.lower()}_bytes") or 0)
     count = threads or int(facts.get("threads") or 1)
     return size * max(min(count, int(facts.get("cores") or count)), 1)
 
 
 def stated_caches(facts: Mapping[str, Any]) -> list[str]:
-    """Each cache with its size, as people read it: "L2 2 MiB", "L3 480 MiB (170 MiB to be had)"."""
+    """Each cache with its size, as people read it: "L2 2 MiB", "L3 480 MiB (170 MiB to be had)", "L3 8 x 32 MiB"."""
     sizes = {name: int(facts.get(f"{name.lower()}_bytes") or 0) for name in CACHES}
     share = int(facts.get("l3_share_bytes") or 0)
-    to_be_had = f" ({fmt_bytes(share)} to be had)" if 0 < share < sizes["L3"] else ""
-    return [f"{name} {fmt_bytes(size)}{to_be_had if name == 'L3' else ''}" for name, size in sizes.items() if size]
+    stated = {name: fmt_bytes(size) for name, size in sizes.items() if size}
+    if (instances := int(facts.get("l3_instances") or 1)) > 1:
+        stated["L3"] = f"{instances} x {fmt_bytes(sizes['L3'] // instances)}"
+    if "L3" in stated and share not in (0, sizes["L3"]):
+        stated["L3"] += f" ({fmt_bytes(share)} to be had)"
+    return [f"{name} {size}" for name, size in stated.items()]
 
 
 def last_cache(facts: Mapping[str, Any]) -> int:
