@@ -88,6 +88,15 @@ class Identity:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
+def identified_by(*fields: str) -> Callable[[Target, Operator, str, str], Identity]:
+    """The identity of problems that these fields tell apart, beside their level and variant."""
+
+    def identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
+        return Identity(level=level, variant=variant, params={name: getattr(problem, name) for name in fields})
+
+    return identity
+
+
 def arithmetic(problem: Operator) -> dict[str, Any]:
     """dtype and accumulator of a problem, as an identity states them."""
     dtype, accumulator = problem.compute()

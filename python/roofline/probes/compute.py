@@ -79,13 +79,8 @@ def _exponentials(target: Target, depth: str) -> Iterator[Wanted]:
     yield want(EXP, target, PREDICTION, (Exp(elements=EXP_ELEMENTS * target.threads, passes=EXP_PASSES), "vector"))
 
 
-def _fma_identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
-    assert isinstance(problem, Fma)
-    return Identity(**arithmetic(problem), variant=variant, isa=problem.isa)
-
-
-def _exp_identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
-    return Identity(**arithmetic(problem), variant=variant)
+def _identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
+    return Identity(**arithmetic(problem), variant=variant, isa=getattr(problem, "isa", ""))
 
 
 def _name(c: Identified, what: str = "") -> str:
@@ -94,20 +89,20 @@ def _name(c: Identified, what: str = "") -> str:
 
 FMA = Probe(
     id="fma", kind="compute", operator="fma", summary=f"{Fma.summary}: arithmetic with nothing to wait for",
-    work=Operator.total_flops, identity=_fma_identity, name=_name, wanted={"cpu": _cpu_fma, "cuda": _gpu_fma},
+    work=Operator.total_flops, identity=_identity, name=_name, wanted={"cpu": _cpu_fma, "cuda": _gpu_fma},
 )  # fmt: skip
 FMA_ADD = Probe(
     id="fma.add", kind="compute", operator="fma", roof=False,
     summary="multiply-adds with an addition beside each: more where a core has pipes for both",
-    work=Operator.total_flops, identity=_fma_identity, name=lambda c: _name(c, "FMA+ADD"), wanted={"cpu": _cpu_mixed},
+    work=Operator.total_flops, identity=_identity, name=lambda c: _name(c, "FMA+ADD"), wanted={"cpu": _cpu_mixed},
 )  # fmt: skip
 FMA_OPERANDS = Probe(
     id="fma.operands", kind="compute", operator="fma", roof=False,
     summary="tile multiply-adds that load what they multiply: what a matrix product can be at most",
-    work=Operator.total_flops, identity=_fma_identity, name=lambda c: _name(c, OPERANDS.get(c.variant, c.variant)),
+    work=Operator.total_flops, identity=_identity, name=lambda c: _name(c, OPERANDS.get(c.variant, c.variant)),
     wanted={"cpu": _operands},
 )  # fmt: skip
 EXP = Probe(
     id="exp", kind="compute", operator="exp", summary=Exp.summary, roof=False,
-    work=Operator.total_flops, identity=_exp_identity, name=lambda c: _name(c, "exp"), wanted={"cpu": _exponentials},
+    work=Operator.total_flops, identity=_identity, name=lambda c: _name(c, "exp"), wanted={"cpu": _exponentials},
 )  # fmt: skip

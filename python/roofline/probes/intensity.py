@@ -59,11 +59,6 @@ def mixed_intensity_grid(
     return found
 
 
-def _work(problem: Operator) -> int:
-    assert isinstance(problem, MixedIntensity)
-    return problem.total_flops()
-
-
 def _identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
     return Identity(level=level, access=problem.mix, variant=variant, dtype=problem.compute()[0])
 
@@ -74,5 +69,5 @@ def _name(c: Identified) -> str:
 
 INTENSITY = Probe(
     id="mixed_intensity", kind="compute", operator="mixed_intensity", summary=MixedIntensity.summary, roof=False,
-    work=_work, identity=_identity, name=_name, wanted={},
+    work=Operator.total_flops, identity=_identity, name=_name, wanted={},
 )  # fmt: skip

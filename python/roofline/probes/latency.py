@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 
 from ..errors import Unsupported, require_one_of
-from ..operators import CoreToCore, ForkJoin, Operator, PointerChase
+from ..operators import CoreToCore, ForkJoin, PointerChase
 from ..operators.pointer_chase import LINE_BYTES
 from ..units import MIB, fmt_bytes
 from .bandwidth import cache_set_bytes, dram_array_bytes, most_array_bytes
-from .base import FURTHER, ROOFS, THOROUGH, Identity, Probe, Target, Wanted, want, words
+from .base import FURTHER, ROOFS, THOROUGH, Probe, Target, Wanted, identified_by, want, words
 from .levels import MEMORIES, cache_capacity, last_cache, memory_level
 
 # Hops of one launch: tens of thousands of times its call (some ns), and below 20 ms even where a hop takes 400 ns.
@@ -101,51 +102,23 @@ def _host_calls(*variants: str) -> Callable[[Target, str], Iterator[Wanted]]:
     return wanted
 
 
-def _calls(problem: Operator) -> int:
-    assert isinstance(problem, ForkJoin)
-    return problem.calls
-
-
-def _hops(problem: Operator) -> int:
-    assert isinstance(problem, PointerChase)
-    return problem.hops
-
-
-def _rounds(problem: Operator) -> int:
-    assert isinstance(problem, CoreToCore)
-    return problem.rounds
-
-
-def _plain(target: Target, problem: Operator, variant: str, level: str) -> Identity:
-    return Identity(variant=variant)
-
-
-def _chase_identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
-    assert isinstance(problem, PointerChase)
-    return Identity(level=level, variant=variant, params={"pages": problem.pages})
-
-
-def _pair_identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
-    assert isinstance(problem, CoreToCore)
-    return Identity(variant=variant, params={"first": problem.first, "second": problem.second})
-
-
 LAUNCH = Probe(
     id="launch", kind="latency", operator="fork_join", summary=f"{ForkJoin.summary}: no operator can be shorter", floor=True,
-    work=_calls, identity=_plain, name=lambda c: "fork-join", wanted={"cpu": _launch, "cuda": _launch},
+    work=attrgetter("calls"), identity=identified_by(), name=lambda c: "fork-join", wanted={"cpu": _launch, "cuda": _launch},
 )  # fmt: skip
 HOST_CALL = Probe(
     id="launch.host", kind="latency", operator="fork_join", summary="what a launch costs the host", roof=False,
-    work=_calls, identity=_plain, name=lambda c: HOST_CALLS.get(c.variant, "call"), describe=lambda c: HOST_SUMMARIES[c.variant],
+    work=attrgetter("calls"), identity=identified_by(), name=lambda c: HOST_CALLS.get(c.variant, "call"),
+    describe=lambda c: HOST_SUMMARIES[c.variant],
     wanted={"cpu": _host_calls("call"), "cuda": _host_calls("call", "synchronised", "graph")},
 )  # fmt: skip
 CHASE = Probe(
     id="pointer_chase", kind="latency", operator="pointer_chase", summary=PointerChase.summary,
-    work=_hops, identity=_chase_identity, wanted={"cpu": _cpu_chases, "cuda": _chases},
+    work=attrgetter("hops"), identity=identified_by("pages"), wanted={"cpu": _cpu_chases, "cuda": _chases},
     name=lambda c: words(c.level, "latency", "4 KiB pages" if c.params.get("pages") == "small" else ""),
 )  # fmt: skip
 CORE_TO_CORE = Probe(
     id="core_to_core", kind="latency", operator="core_to_core", summary=CoreToCore.summary, roof=False,
-    work=_rounds, identity=_pair_identity, wanted={"cpu": _pairs},
+    work=attrgetter("rounds"), identity=identified_by("first", "second"), wanted={"cpu": _pairs},
     name=lambda c: words("core-to-core", "–".join(str(c.params[end]) for end in ("first", "second") if end in c.params)),
 )  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import methodcaller
 
 from ..operators import AllGather, HostCopy, Operator, PeerCopy
 from ..operators.host_copy import DIRECTIONS
 from ..operators.peer_copy import DIRECTIONS as PEER_DIRECTIONS
 from ..units import MIB
-from .base import FURTHER, ROOFS, THOROUGH, Identified, Identity, Probe, Target, Wanted, want, words
+from .base import FURTHER, ROOFS, THOROUGH, Identified, Identity, Probe, Target, Wanted, identified_by, want, words
 
 TRANSFER_BYTES = 512 * MIB  # 10 ms at 50 GB/s
 LINK_ELEMENTS = 2**28  # bf16: half a GiB, where a ring's start no longer counts
@@ -48,20 +49,10 @@ def _link(target: Target, depth: str) -> Iterator[Wanted]:
         yield want(LINK, target, ROOFS, (link_problem(len(target.peers) + 1), "library"))
 
 
-def _moved(problem: Operator) -> int:
-    assert isinstance(problem, (HostCopy, PeerCopy))
-    return problem.transferred_bytes()
-
-
 def _identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
     assert isinstance(problem, (HostCopy, PeerCopy))
     peer = {"peer": problem.peer} if isinstance(problem, PeerCopy) else {}
     return Identity(access=problem.direction, variant=variant, params=peer)
-
-
-def _link_identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
-    assert isinstance(problem, AllGather)
-    return Identity(variant=variant, params={"ranks": problem.ranks})
 
 
 def _name(c: Identified) -> str:
@@ -74,13 +65,13 @@ def _both(c: Identified) -> str:
 
 HOST_COPY = Probe(
     id="host_copy", kind="transfer", operator="host_copy", summary=HostCopy.summary, roof=False,
-    work=_moved, identity=_identity, name=_name, describe=_both, wanted={"cuda": _host},
+    work=methodcaller("transferred_bytes"), identity=_identity, name=_name, describe=_both, wanted={"cuda": _host},
 )  # fmt: skip
 PEER_COPY = Probe(
     id="peer_copy", kind="transfer", operator="peer_copy", summary=PeerCopy.summary, roof=False,
-    work=_moved, identity=_identity, name=_name, describe=_both, wanted={"cuda": _peers},
+    work=methodcaller("transferred_bytes"), identity=_identity, name=_name, describe=_both, wanted={"cuda": _peers},
 )  # fmt: skip
 LINK = Probe(
     id="link", kind="link", operator="all_gather", summary="what one rank receives from the others while it sends as much",
-    work=Operator.link_bytes, identity=_link_identity, name=lambda c: "link", wanted={"cuda": _link},
+    work=Operator.link_bytes, identity=identified_by("ranks"), name=lambda c: "link", wanted={"cuda": _link},
 )  # fmt: skip
