@@ -25,11 +25,10 @@ from .transformer import (
     TransformerConfig,
     model_of,
     predict_model,
-    ranks_on,
 )
 from .transformer import Given as Model
 from .transformer.advice import many_sequences, narrower
-from .transformer.many import options_of
+from .transformer.predicting import options_of
 from .units import MISSING, fmt_number, fmt_percent, fmt_si
 from .words import arguments_checked, split, whole
 
@@ -299,9 +298,7 @@ def cheat_sheet(
     """
     on = machine_of(machine)
     config = model_of(model, dtype=dtype, weights=weights, activations=activations, kv=kv, quantization=quantization)
-    ranks = how.get("ep", 1)
-    how = {**how, "ep": ranks, "tp": ranks_on(on, how.get("tp"), ranks)}
-    options_of(how)
+    ranks = options_of(on, how).ep
     given = split(batch) if isinstance(batch, str) else [batch] if isinstance(batch, int) else list(batch)
     if not given:
         raise Error("cheat_sheet: batch is empty; give at least one, e.g. batch=[1, 32]")

@@ -17,9 +17,9 @@ from ..prediction import Advice
 from ..units import fmt_si
 from .calls import calls_of
 from .config import CACHES, TransformerConfig
-from .many import options_of, uniform
+from .many import uniform
 from .phases import Decode, Mixed, Phase, Training
-from .predicting import predict_model, ranks_on
+from .predicting import options_of, predict_model
 from .pricing import Options
 from .quantization import Quantization
 from .records import ModelPrediction
@@ -73,7 +73,7 @@ def ridge_batch(found: ModelPrediction, machine: Machine) -> Crossing:
 
 def ridge_batches(config: TransformerConfig, seqs: Sequence[int], machine: Machine, **how: Any) -> tuple[Crossing, ...]:
     """`ridge_batch` of a decode step with each of these lengths. how: as for `predict_steps`."""
-    options = options_of({**how, "tp": ranks_on(machine, how.get("tp"), how.get("ep", 1))})
+    options = options_of(machine, how)
     found: dict[int, Crossing] = {}
     for _, steps in uniform(config, Decode.many(batch=1, seq_kv=seqs)):
         found |= zip(np.asarray(steps.seq_kv).tolist(), _crossings(config, steps, machine, options), strict=True)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import Error
+from .._repr import values_of
 from ..machine import Machine
 from ..operators.base import WORK
-from ..prediction import utilisation_of
-from ..words import hint
 from .config import TransformerConfig
-from .memory import memory_of, parts_of
+from .memory import parts_of
 from .phases import Decode
-from .predicting import notes_on, priced, ranks_on
+from .predicting import memory_on, notes_on, options_of, priced
 from .pricing import Options, Part
 from .records import Note
 
@@ -78,15 +76,6 @@ def uniform(config: TransformerConfig, phase: Decode) -> Iterator[tuple[Any, Dec
         yield there, Decode.many(batch=batch[there], seq_kv=keys[there], seq_q=phase.seq_q, accepted=phase.accepted)
 
 
-def options_of(how: Mapping[str, Any]) -> Options:
-    """Raises Error for an option that `predict_model` does not have."""
-    names = [field.name for field in fields(Options)]
-    if unknown := [name for name in how if name not in names]:
-        near = hint(unknown[0], (*names, "batch", "seq_kv", "seq_q", "phase", "quantity", "title"))
-        raise Error(f"a prediction has no option {unknown[0]!r}{near}; it has {', '.join(names)}")
-    return Options(**{**how, "utilisation": utilisation_of(how.get("utilisation"))})
-
-
 def predict_steps(machine: Machine, config: TransformerConfig, phase: Decode, **how: Any) -> ModelPredictions:
     """`roofline.predict` for every step of a `Decode.many`, e.g. of `Decode.many(batch=batches[:, None], seq_kv=lengths)`.
 
@@ -96,13 +85,12 @@ def predict_steps(machine: Machine, config: TransformerConfig, phase: Decode, **
     Raises:
         Error: as `roofline.predict` does.
     """
-    options = options_of({**how, "tp": ranks_on(machine, how.get("tp"), how.get("ep", 1))})
+    options = options_of(machine, how)
     largest = Decode(batch=int(np.max(phase.batch)), seq_kv=int(np.max(phase.seq_kv)), seq_q=phase.seq_q, accepted=phase.accepted)
-    ranks: dict[str, Any] = {"tp": options.tp, "ep": options.ep, "lm_head": options.lm_head}
     # The largest step is refused where any other is, and its arrays are the longest: no product of 64 bits overflows after it.
     _, counted = priced(config, largest, machine, options)
     shape = np.shape(phase.batch)
-    capacity = memory_of(config, largest, machine, **ranks, share=options.memory_share, capacity_bytes=options.memory_bytes)
+    capacity_bytes = memory_on(config, largest, machine, options, None).capacity_bytes
     found = {name: np.empty(shape) for name in ("time_s", "flops", "bytes", "memory")}
     profile: dict[str, Floats] = {}
     every: list[Part] = []
@@ -113,13 +101,13 @@ def predict_steps(machine: Machine, config: TransformerConfig, phase: Decode, **
         found["time_s"][there] = sum(part.time_s for part in parts) + overhead
         found["flops"][there] = sum(part.flops for part in parts)
         found["bytes"][there] = sum(part.bytes for part in parts)
-        found["memory"][there] = sum(parts_of(config, steps, **ranks).values())
+        found["memory"][there] = sum(parts_of(config, steps, **values_of(options, "tp ep lm_head")).values())
         for part in parts:
             for roof, seconds in part.profile.items():
                 profile.setdefault(roof, np.zeros(shape))[there] += seconds
         if overhead:
             profile.setdefault("overhead", np.zeros(shape))[there] += overhead
-    fits = np.ones(shape, dtype=bool) if capacity.capacity_bytes is None else found.pop("memory") <= capacity.capacity_bytes
+    fits = np.ones(shape, dtype=bool) if capacity_bytes is None else found["memory"] <= capacity_bytes
     return ModelPredictions(
         config=config, phase=phase, machine=machine.name, options=options, time_s=found["time_s"], flops=found["flops"],
         bytes=found["bytes"], profile=profile, fits=fits, counted=counted,

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from .._repr import values_of
 from ..dtypes import dtype
 from ..errors import Error, require_one_of, require_type, shown
 from ..machine import Machine
 from ..operators import GroupedMatmul
-from ..prediction import Utilisation, utilisation_of
+from ..prediction import utilisation_of
 from ..units import SECONDS, SHARES, fmt_number, fmt_si, within
+from ..words import hint
 from .calls import calls_of
 from .config import TransformerConfig
-from .memory import memory_of
+from .memory import Memory, memory_of
 from .phases import Decode, Phase, Training
 from .pricing import COUNTINGS, FULL, Options, Part, linked, price
 from .quantization import Quantization
@@ -159,41 +162,41 @@ def ranks_on(machine: Machine, tp: int | None, ep: int) -> int:
     return tp
 
 
-def predict_model(
-    machine: Machine,
-    config: TransformerConfig,
-    phase: Phase,
-    *,
-    tp: int | None = None,
-    ep: int = 1,
-    lm_head: bool = True,
-    fused: bool = True,
-    counting: str = FULL,
-    utilisation: Utilisation | None = None,
-    overhead_s: float = 0.0,
-    launch_s: float | None = None,
-    link_bytes_per_s: float | None = None,
-    link_latency_s: float = 0.0,
-    memory_share: float = 1.0,
-    memory_bytes: float | None = None,
-    must_fit: bool = True,
-    kernels: bool = False,
-) -> ModelPrediction:
-    """The expected time of `phase` on `machine`: the sum of its calls, one after the other; see `roofline.predict`."""
-    require_type("must_fit", must_fit, bool, "True or False")
-    options = Options(
-        tp=ranks_on(machine, tp, ep), ep=ep, lm_head=lm_head, fused=fused, counting=counting,
-        utilisation=utilisation_of(utilisation), overhead_s=overhead_s, launch_s=launch_s, link_bytes_per_s=link_bytes_per_s,
-        link_latency_s=link_latency_s, memory_share=memory_share, memory_bytes=memory_bytes, kernels=kernels,
+def options_of(machine: Machine, how: Mapping[str, Any]) -> Options:
+    """What is stated in `how`, and the usual for the rest. Raises Error for an option that `predict_model` does not have."""
+    names = [field.name for field in fields(Options)]
+    if unknown := [name for name in how if name not in names]:
+        near = hint(unknown[0], (*names, "batch", "seq_kv", "seq_q", "phase", "quantity", "title"))
+        raise Error(f"a prediction has no option {unknown[0]!r}{near}; it has {', '.join(names)}")
+    tp = ranks_on(machine, how.get("tp"), how.get("ep", 1))
+    return Options(**{**how, "tp": tp, "utilisation": utilisation_of(how.get("utilisation"))})
+
+
+def memory_on(config: TransformerConfig, phase: Phase, machine: Machine, options: Options, asked: Phase | None) -> Memory:
+    """What a rank keeps. Raises Error naming what is `asked`, if anything, where that does not fit."""
+    found = memory_of(
+        config, phase, machine, **values_of(options, "tp ep lm_head"), share=options.memory_share,
+        capacity_bytes=options.memory_bytes,
     )  # fmt: skip
+    if asked is not None and found.fits is False:
+        raise Error(f"{config.name}, {asked}: {found.text} (must_fit=False predicts it nevertheless)")
+    return found
+
+
+def predict_model(
+    machine: Machine, config: TransformerConfig, phase: Phase, *, must_fit: bool = True, **how: Any
+) -> ModelPrediction:
+    """The expected time of `phase` on `machine`: the sum of its calls, one after the other; see `roofline.predict`.
+
+    Args:
+        how: fields of `Options`; tp is the number of the machine's devices where it is not given.
+    """
+    require_type("must_fit", must_fit, bool, "True or False")
+    options = options_of(machine, how)
     parts, counted = priced(config, phase, machine, options)
-    memory = memory_of(
-        config, phase, machine, tp=options.tp, ep=ep, lm_head=lm_head, share=memory_share, capacity_bytes=memory_bytes
-    )
-    if must_fit and memory.fits is False:
-        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False predicts it nevertheless)")
     return ModelPrediction(
-        config=config, phase=phase, machine=machine.name, options=options, parts=parts, memory=memory,
+        config=config, phase=phase, machine=machine.name, options=options, parts=parts,
+        memory=memory_on(config, phase, machine, options, phase if must_fit else None),
         ceilings=tuple(dict.fromkeys(label for part in parts for label in part.roofs)), counted=counted,
         assumed=tuple(notes_on(config, phase, machine, options, parts)),
     )  # fmt: skip

@@ -16,10 +16,10 @@ from ..prediction import Expected, bound_of, fmt_roofs
 from ..reading import SCHEMA_VERSION
 from ..units import fmt_bytes, fmt_number, fmt_percent, fmt_shares, fmt_si, within
 from .config import TransformerConfig
-from .many import options_of, predict_steps
-from .memory import Memory, memory_of
+from .many import predict_steps
+from .memory import Memory
 from .phases import Decode, Prefill, Serving
-from .predicting import predict_model
+from .predicting import memory_on, options_of, predict_model
 from .pricing import Options
 
 MOST_STEPS = 256  # decode steps that are priced of one answer: a step's time hardly bends over the context length
@@ -209,19 +209,13 @@ def predict_serving(
     """What requests take that are served together; see `roofline.predict`, whose options `how` has."""
     if price_per_hour is not None:
         within("price_per_hour", "a price", price_per_hour, PRICES)
-    options = options_of(how)
+    options = options_of(machine, how)
     ranks = options.ep
     if phase.batch % ranks:
         raise Error(f"serving: ep {ranks} shares the requests, so their number must be a multiple of it, got {phase.batch}")
     prefill = predict_model(machine, config, Prefill(batch=ranks, seq_q=phase.seq_q), must_fit=False, **how)
-    options = prefill.options
     most = Decode(batch=phase.batch, seq_kv=phase.seq_q + phase.output)
-    memory = memory_of(
-        config, most, machine, tp=options.tp, ep=ranks, lm_head=options.lm_head, share=options.memory_share,
-        capacity_bytes=options.memory_bytes,
-    )  # fmt: skip
-    if must_fit and memory.fits is False:
-        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False predicts it nevertheless)")
+    memory = memory_on(config, most, machine, options, phase if must_fit else None)
     prompts = phase.batch // ranks
     flops, moved = float(prompts * prefill.flops), float(prompts * prefill.bytes)
     profile = {roof: prompts * seconds for roof, seconds in prefill.profile.items()}
