@@ -1,14 +1,17 @@
-"""Whole numbers of formulas: Python's integers, or float64 arrays in a batch of problems (`Operator.many`)."""
+"""Whole numbers of formulas: Python's integers, or float64 arrays in a batch of problems (`Operator.many`); and sums by key."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Sizes(np.ndarray[Any, np.dtype[Any]]):
@@ -55,3 +58,16 @@ def whole(x: Any) -> Any:
 def ratio(bits: Any) -> Any:
     """A width in bits as the decimal it was written as: 1.58 is 79 / 50."""
     return bits if isinstance(bits, np.ndarray) else Fraction(repr(float(bits)))
+
+
+def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """The values of each key, in the order in which the keys first appear."""
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def summed(pairs: Iterable[tuple[K, Any]]) -> dict[K, Any]:
+    """The sum of the values of each key, in the order in which the keys first appear."""
+    return {key: sum(values) for key, values in by_key(pairs).items()}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import plot
 from ._repr import html_table, printable
+from .counts import summed
 from .dtypes import DTYPES
 from .errors import Error, is_whole
 from .machine import Given, Machine, machines_of
@@ -244,9 +245,7 @@ def _parts(prediction: ModelPrediction | None, ax: Axes) -> None:
         ax.set_axis_off()
         return
     ax.set_axis_on()
-    seconds: dict[str, float] = {}
-    for part in prediction.parts:
-        seconds[part.call.name] = seconds.get(part.call.name, 0.0) + part.time_s
+    seconds = summed((part.call.name, part.time_s) for part in prediction.parts)
     ordered = sorted(seconds.items(), key=lambda item: item[1])
     bars = ax.barh([printable(name) for name, _ in ordered], [1e3 * value for _, value in ordered], color="#0072B2", height=0.7)
     ax.bar_label(bars, [f"{fmt_si(value, 's')}, {fmt_percent(value / prediction.time_s, 2)}" for _, value in ordered], padding=4)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .counts import ceil_div, larger, pick
+from .counts import by_key, ceil_div, larger, pick
 from .errors import Error
 from .machine import KernelTime, Machine
 from .nearby import SPREAD, Nearby, features_of
@@ -321,10 +321,8 @@ def leave_one_out(kernels: Sequence[KernelTime]) -> list[float]:
     Source: leave-one-out residuals, Rasmussen and Williams, Gaussian Processes for Machine Learning, equation 5.12.
     """
     found = [0.0] * len(kernels)
-    groups: dict[tuple[Any, str], list[tuple[int, _Row]]] = {}
-    for index, timed in enumerate(kernels):
-        if (row := _row(timed)) is not None:
-            groups.setdefault((timed.problem.get("operator"), timed.variant), []).append((index, row))
+    rows_of = ((index, timed, row) for index, timed in enumerate(kernels) if (row := _row(timed)) is not None)
+    groups = by_key(((timed.problem.get("operator"), timed.variant), (index, row)) for index, timed, row in rows_of)
     for group in groups.values():
         if len(group) < FEWER:
             continue

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..counts import by_key
 from ..machine import MEMORIES, MOVED, RATE_UNITS, Ceiling, Machine, grouped, summary, to_json
 from ..results import Measurement
 from ..units import MISSING, fmt_si
@@ -48,12 +49,7 @@ def _matched(
     pairs: list[tuple[Any, Any]] = []
     left, right = list(a), list(b)
     for key in keys:
-        other: dict[Any, list[Any]] = {}
-        for item in right:
-            other.setdefault(key(item, False), []).append(item)
-        own: dict[Any, list[Any]] = {}
-        for item in left:
-            own.setdefault(key(item, True), []).append(item)
+        own, other = by_key((key(item, True), item) for item in left), by_key((key(item, False), item) for item in right)
         for name, items in own.items():
             if len(items) == 1 and len(other.get(name, ())) == 1:
                 pairs.append((items[0], other[name][0]))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .._repr import Parts, Row, Shown, json_form
+from ..counts import by_key
 from ..machine import TOLERANCE, UNVERIFIED, fmt_modes
 from ..reading import SCHEMA_VERSION
 from ..units import MISSING, fmt_number, fmt_percent, fmt_si
@@ -97,12 +99,8 @@ class Comparison(Shown):
     @property
     def row_notes(self) -> tuple[str, ...]:
         """The notes of the rows, equal ones said once."""
-        names: dict[str, list[str]] = {}
-        for row in self.rows:
-            for note in row.notes:
-                if row.section == "claim" and note == UNVERIFIED:  # the cell says it
-                    continue
-                names.setdefault(note, []).append(row.name)
+        said = [(note, row) for row in self.rows for note in row.notes]
+        names = by_key((note, row.name) for note, row in said if (note, row.section) != (UNVERIFIED, "claim"))  # the cell says it
         return tuple(f"{'; '.join(rows) if len(rows) <= 3 else f'{len(rows)} rows'}: {note}" for note, rows in names.items())
 
     @property
@@ -112,9 +110,7 @@ class Comparison(Shown):
         return tuple(f"{side}: {'; '.join(names)}" for side, names in zip(where, (self.only_a, self.only_b), strict=True) if names)
 
     def __repr__(self) -> str:
-        counts: dict[str, int] = {}
-        for row in self.rows:
-            counts[row.verdict] = counts.get(row.verdict, 0) + 1
+        counts = Counter(row.verdict for row in self.rows)
         return f"Comparison({len(self.rows)} rows{''.join(f', {n} {verdict}' for verdict, n in counts.items())})"
 
     def _table(self) -> Parts:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..counts import by_key
 from ..dtypes import dtype as dtype_named
 from ..errors import Error
 from ..machine import Ceiling, memory_level
@@ -86,9 +87,7 @@ def _time_s(text: str, where: str) -> float:
 def _row(words: list[str], header: list[str], line: int, where: str) -> _Row:
     if len(words) < len(header):
         raise Error(f"{where}: {len(words)} columns where the heading has {len(header)}; the log is cut short there")
-    at: dict[str, list[str]] = {}
-    for name, word in zip(header, words, strict=False):
-        at.setdefault(name, []).append(word)
+    at = by_key(zip(header, words, strict=False))
     wrong = at.get("#wrong", at.get("error", []))
     # `error` is the largest deviation of older versions, and not a count: only zero is known to be right.
     counts = [_number(word, "#wrong", where) for word in wrong if word.upper() != "N/A"]
@@ -225,10 +224,8 @@ def _rates(problem: Operator, m: Measurement) -> tuple[float, ...]:
 
 def _link(good: list[tuple[_Row, Operator, Measurement]], ranks: int) -> Ceiling:
     """What a rank receives per second, and sends as much, at the size where that is most."""
-    by_size: dict[int, list[float]] = {}
     problems = {row.size_bytes: problem for row, problem, _ in good}
-    for row, problem, m in good:
-        by_size.setdefault(row.size_bytes, []).extend(_rates(problem, m))
+    by_size = by_key((row.size_bytes, rate) for row, problem, m in good for rate in _rates(problem, m))
     size = max(by_size, key=lambda each: statistics.median(by_size[each]))
     problem = problems[size]
     return Ceiling(

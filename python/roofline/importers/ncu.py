@@ -12,6 +12,7 @@ import math
 import os
 import re
 import statistics
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -276,8 +277,8 @@ def _tensor_terms(metrics: Mapping[str, float]) -> tuple[list[tuple[str, str, fl
 
 def _flops(launch: _Launch) -> tuple[dict[str, int], dict[str, float]] | str:
     """FLOPs by term and by dtype; or why they are not known: no counter of them is there, or matrix units worked uncounted."""
-    terms: dict[str, int] = {}
-    dtypes: dict[str, float] = {}
+    terms: Counter[str] = Counter()
+    dtypes: dict[str, float] = defaultdict(float)
     counted = False
     for metric, value in launch.metrics.items():
         match = _INSTRUCTION.fullmatch(metric)
@@ -285,11 +286,11 @@ def _flops(launch: _Launch) -> tuple[dict[str, int], dict[str, float]] | str:
             counted = True
             dtype, each = INSTRUCTIONS[match[1]]
             terms[f"{dtype} {match[1]}"] = round(value * each)
-            dtypes[dtype] = dtypes.get(dtype, 0.0) + value * each
+            dtypes[dtype] += value * each
     tensor, unknown = _tensor_terms(launch.metrics)
     for term, dtype, operations in tensor:
-        terms[term] = terms.get(term, 0) + round(operations)
-        dtypes[dtype] = dtypes.get(dtype, 0.0) + operations
+        terms[term] += round(operations)
+        dtypes[dtype] += operations
     pipe = [value for metric, value in launch.metrics.items() if _TENSOR_PIPE.fullmatch(metric)]
     if unknown:
         return f"matrix units worked on what has no dtype here ({', '.join(unknown):.100})"
@@ -313,12 +314,12 @@ def _short(kernel: str) -> str:
 def _measurements(launches: list[_Launch], provenance: Mapping[str, Any]) -> tuple[tuple[Measurement, ...], list[str]]:
     groups: dict[tuple[Any, ...], list[tuple[_Launch, float, dict[str, int]]]] = {}
     worked: dict[tuple[Any, ...], tuple[dict[str, int], dict[str, float]]] = {}
-    without: dict[str, int] = {}
+    without: Counter[str] = Counter()
     for launch in launches:
         time_s, moved, flops = _time_s(launch), _bytes(launch), _flops(launch)
         if time_s is None or moved is None or isinstance(flops, str):
             what = "no time" if time_s is None else "no DRAM bytes" if moved is None else str(flops)
-            without[what] = without.get(what, 0) + 1
+            without[what] += 1
             continue
         key = (launch.kernel, launch.block, launch.grid, launch.device, tuple(flops[0].items()))
         groups.setdefault(key, []).append((launch, time_s, moved))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ..counts import by_key
 from ..dtypes import DTYPES
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS
@@ -116,11 +117,8 @@ def _widths(computes: Sequence[Ceiling]) -> list[str]:
 
 def _threads(ceilings: Sequence[Ceiling]) -> list[str]:
     found = []
-    groups: dict[tuple[str, ...], list[Ceiling]] = {}
-    for c in ceilings:
-        if c.kind != "latency" and c.threads:
-            groups.setdefault((c.kind, c.name, c.variant, c.accumulator), []).append(c)
-    for members in groups.values():
+    rates = (c for c in ceilings if c.kind != "latency" and c.threads)
+    for members in by_key(((c.kind, c.name, c.variant, c.accumulator), c) for c in rates).values():
         for few, many in pairwise(sorted(members, key=lambda c: c.threads)):
             if few.threads == many.threads:
                 continue

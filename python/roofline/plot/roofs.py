@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..counts import by_key
 from ..errors import Error
 from ..machine import Ceiling, Given, Machine, machine_of, machines_of
 from ..model import Roofs, attainable_flops_per_s, machine_roofs, ridge_flops_per_byte
@@ -66,13 +67,11 @@ def stated(machine: Machine) -> Any:
 
 def peaks(machine: Machine) -> list[tuple[str, Ceiling]]:
     """Compute roofs, highest first, each with its name; dtypes of one unit and one rate are joined: "fp16/bf16 tensor"."""
-    joined: dict[tuple[str, float, bool], list[tuple[str, Ceiling]]] = {}
     kinds = {(c.dtype, c.accumulator or c.dtype, c.unit) for c in machine.roofs("compute")}
     roofs = sorted((machine.compute(*kind) for kind in sorted(kinds)), key=lambda c: -c.value)
     widest = {(c.dtype, c.unit): sum((o.dtype, o.unit) == (c.dtype, c.unit) for o in roofs) for c in roofs}
-    for c in roofs:
-        sums = f"→{c.accumulator}" if widest[c.dtype, c.unit] > 1 and c.accumulator not in ("", c.dtype) else ""
-        joined.setdefault((c.unit, c.value, c.unverified), []).append((c.dtype + sums, c))
+    sums = [f"→{c.accumulator}" if widest[c.dtype, c.unit] > 1 and c.accumulator not in ("", c.dtype) else "" for c in roofs]
+    joined = by_key(((c.unit, c.value, c.unverified), (c.dtype + into, c)) for c, into in zip(roofs, sums, strict=True))
     return [
         (" ".join(("/".join(dict.fromkeys(name for name, _ in same)), *(["tensor"] if unit == "tensor" else []))), same[0][1])
         for (unit, _, _), same in joined.items()

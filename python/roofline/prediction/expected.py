@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._repr import Shown, values_of
-from ..counts import larger, pick
+from ..counts import larger, pick, summed
 from ..errors import Error
 from ..operators.base import WORK
 from ..units import SHARES, fmt_number, fmt_shares, fmt_si, within
@@ -116,10 +116,7 @@ def fmt_roofs(profile: Mapping[str, float], time_s: float) -> str:
 
 def bound_of(profile: Mapping[str, float]) -> str:
     """The roof with most of the time, "compute" for all kinds of arithmetic together; "" where nothing takes any."""
-    joined: dict[str, float] = {}
-    for roof, seconds in profile.items():
-        name = "compute" if roof in WORK else roof
-        joined[name] = joined.get(name, 0.0) + seconds
+    joined = summed(("compute" if roof in WORK else roof, seconds) for roof, seconds in profile.items())
     return max(joined, key=lambda name: joined[name], default="")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from .._repr import github_table
 from .._repr import markdown as escaped
+from ..counts import by_key
 from ..errors import Error
 from ..machine import MOVED, RATE_UNITS, Machine
 from ..operators import OPERATORS
@@ -127,9 +128,7 @@ def end_check_lines(machine: Machine) -> list[str]:
 
 def _joined(lines: Iterable[tuple[str, str]]) -> list[str]:
     """(name, reason) pairs with the names of equal reasons together."""
-    grouped: dict[str, list[str]] = {}
-    for name, reason in lines:
-        grouped.setdefault(reason, []).append(name)
+    grouped = by_key((reason, name) for name, reason in lines)
     return [f"{', '.join(names)}: {reason}" for reason, names in grouped.items()]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._repr import Row
+from ..counts import by_key
 from ..kernel_costs import kernel_costs, problem_of, stored
 from ..machine import FEWEST, LEVELS, MOVED, RATE_UNITS, Ceiling, Machine
 from ..operators import OPERATORS, Operator, from_dict
@@ -283,12 +284,9 @@ def reasons(results: Iterable[Measurement]) -> list[str]:
 
 def slower_defaults(machine: Machine, results: Iterable[Measurement]) -> list[str]:
     """Problems that a variant ran clearly faster than the one that runs by default, both undisturbed."""
-    together: dict[str, list[Measurement]] = {}
-    for m in ordered(results):
-        if m.status == UNDISTURBED:
-            together.setdefault(f"{m.operator} ({brief_problem(m)}, {m.cache_state})", []).append(m)
+    undisturbed = (m for m in ordered(results) if m.status == UNDISTURBED)
     lines = []
-    for name, each in together.items():
+    for name, each in by_key((f"{m.operator} ({brief_problem(m)}, {m.cache_state})", m) for m in undisturbed).items():
         times = {m.variant: m.time_s or 0.0 for m in each}
         if len(times) < 2 or each[0].operator not in OPERATORS:
             continue
@@ -303,10 +301,7 @@ def slower_defaults(machine: Machine, results: Iterable[Measurement]) -> list[st
 
 def sanity_lines(machine: Machine) -> list[str]:
     """`Machine.sanity`, with the ceilings in one state and for one reason named together."""
-    grouped: dict[tuple[str, str], list[Ceiling]] = {}
-    for c in machine.ceilings:
-        if c.status != "ok":
-            grouped.setdefault((c.status, c.reason), []).append(c)
+    grouped = by_key(((c.status, c.reason), c) for c in machine.ceilings if c.status != "ok")
     quiet = dataclasses.replace(
         machine,
         ceilings=tuple(dataclasses.replace(c, status="ok", reason="") for c in machine.ceilings if c.status != "implausible"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, overload
@@ -140,7 +141,5 @@ class Results(Shown, Sequence[Measurement]):
         return repr(self), headers, rows, self.notes
 
     def __repr__(self) -> str:
-        counts: dict[str, int] = {}
-        for m in self.measurements:
-            counts[m.status] = counts.get(m.status, 0) + 1
+        counts = Counter(m.status for m in self.measurements)
         return f"Results({len(self)} measurements{''.join(f', {n} {status}' for status, n in counts.items())})"

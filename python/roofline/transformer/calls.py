@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from ..counts import summed
 from .config import TransformerConfig
 from .layers import Call, step_calls
 from .phases import Phase, Training
@@ -14,10 +15,7 @@ from .training import training_calls
 
 def merged(calls: Iterable[Call]) -> tuple[Call, ...]:
     """The same calls with equal ones added up, in the order of their first appearance."""
-    found: dict[Call, int] = {}
-    for call in calls:
-        key = dataclasses.replace(call, count=1)
-        found[key] = found.get(key, 0) + call.count
+    found = summed((dataclasses.replace(call, count=1), call.count) for call in calls)
     return tuple(dataclasses.replace(call, count=count) for call, count in found.items() if count)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._repr import values_of
+from ..counts import summed
 from ..machine import Machine
 from ..operators.base import WORK
 from .config import TransformerConfig
@@ -48,10 +49,7 @@ class ModelPredictions:
     @property
     def bound(self) -> NDArray[np.str_]:
         """The roof with most of the time, see `bound` of a single one."""
-        joined: dict[str, Floats] = {}
-        for roof, seconds in self.profile.items():
-            name = "compute" if roof in WORK else roof
-            joined[name] = joined[name] + seconds if name in joined else seconds
+        joined = summed(("compute" if roof in WORK else roof, seconds) for roof, seconds in self.profile.items())
         return np.asarray(np.array(list(joined))[np.argmax(np.stack(list(joined.values())), axis=0)])
 
     @property

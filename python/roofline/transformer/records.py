@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._repr import Parts, Row, printable, values_of
+from ..counts import by_key, summed
 from ..prediction import Expected, bound_of, fmt_roofs
 from ..reading import SCHEMA_VERSION
 from ..units import MISSING, fmt_bytes, fmt_interval, fmt_number, fmt_share, fmt_shares, fmt_si
@@ -92,10 +93,8 @@ class ModelPrediction(Expected):
         """Seconds by roof, longest first: memory levels, "product", "exp", "other", "launch", "link"; "overlap" is what levels and
         arithmetic do not hide of each other, "overhead" what was given for neither.
         """
-        found: dict[str, float] = {"overhead": self.overhead_s} if self.overhead_s else {}
-        for part in self.parts:
-            for roof, seconds in part.profile.items():
-                found[roof] = found.get(roof, 0.0) + seconds
+        beside = [("overhead", self.overhead_s)] if self.overhead_s else []
+        found = summed([*beside, *(item for part in self.parts for item in part.profile.items())])
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @property
@@ -106,9 +105,7 @@ class ModelPrediction(Expected):
     @property
     def groups(self) -> dict[str, float]:
         """Seconds by group of parts, longest first."""
-        found: dict[str, float] = {}
-        for part in self.parts:
-            found[part.call.group] = found.get(part.call.group, 0.0) + part.time_s
+        found = summed((part.call.group, part.time_s) for part in self.parts)
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     # -- rates ------------------------------------------------------------------------------------------------------------
@@ -180,11 +177,8 @@ class ModelPrediction(Expected):
     def table(self) -> tuple[Row, list[Row]]:
         """One row per part, several of one name joined (chunks of a prefill), and the total."""
         headers = ("part", "group", "runs", "time", "share", "bound", "FLOPs", "bytes", "FLOP/byte")
-        joined: dict[tuple[str, str], list[Part]] = {}
-        for part in self.parts:
-            joined.setdefault((part.call.name, part.call.group), []).append(part)
         rows: list[Row] = []
-        for (name, group), parts in joined.items():
+        for (name, group), parts in by_key(((part.call.name, part.call.group), part) for part in self.parts).items():
             flops, moved = sum(p.flops for p in parts), sum(p.bytes for p in parts)
             seconds = math.fsum(p.time_s for p in parts)
             longest = max(parts, key=lambda p: p.time_s)

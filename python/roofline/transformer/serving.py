@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._repr import Parts, Row, printable, values_of
+from ..counts import summed
 from ..errors import Error
 from ..machine import Machine
 from ..prediction import Expected, bound_of, fmt_roofs
@@ -227,8 +228,7 @@ def predict_serving(
         decode_s = steps * float(np.mean(each.time_s))
         flops += steps * float(np.mean(each.flops))
         moved += steps * float(np.mean(each.bytes))
-        for roof, seconds in each.profile.items():
-            profile[roof] = profile.get(roof, 0.0) + steps * float(np.mean(seconds))
+        profile = summed([*profile.items(), *((roof, steps * float(np.mean(s))) for roof, s in each.profile.items())])
         assumed |= dict.fromkeys(map(str, each.assumed))
         # Work grows evenly with the context: the step in the middle stands for all.
         middle = predict_model(machine, config, Decode(batch=phase.batch, seq_kv=int(np.median(keys))), must_fit=False, **how)

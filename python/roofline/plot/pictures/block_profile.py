@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 from ...census import census_of
+from ...counts import by_key, summed
 from ...errors import Error
 from ...machine import Given, machine_of
 from ...transformer import Given as Model
@@ -37,29 +38,19 @@ def _predicted(found: ModelPrediction) -> Rows:
             label=label, bars=bars, text=f"{fmt_percent(seconds / total)}  {fmt_si(seconds, 's')}", record={**record, **more}
         )
 
-    by_name: dict[str, dict[str, float]] = {}
-    costs: dict[str, list[int]] = {}
-    for part in found.parts:
-        own = by_name.setdefault(part.call.name, {})
-        for roof, seconds in part.profile.items():
-            own[roof] = own.get(roof, 0.0) + seconds
-        cost = costs.setdefault(part.call.name, [0, 0])
-        cost[0] += part.flops
-        cost[1] += part.bytes
+    parts = by_key((part.call.name, part) for part in found.parts)
+    by_name = {name: summed(item for part in some for item in part.profile.items()) for name, some in parts.items()}
     if found.overhead_s:
         by_name["overhead"] = {"overhead": found.overhead_s}
     times = {name: math.fsum(own.values()) for name, own in by_name.items()}
     large, small = _by_size(times, total)
     rows = [row("all", found.profile, total, flops=found.flops, bytes=found.bytes, bound=found.bound)]
     for name in large:
-        flops, moved = costs.get(name, [0, 0])
-        own = by_name[name]
+        own, some = by_name[name], parts.get(name, [])
+        flops, moved = sum(part.flops for part in some), sum(part.bytes for part in some)
         rows.append(row(name, own, times[name], flops=flops, bytes=moved, bound=max(own, key=lambda roof: own[roof])))
     if small:
-        rest: dict[str, float] = {}
-        for name in small:
-            for roof, seconds in by_name[name].items():
-                rest[roof] = rest.get(roof, 0.0) + seconds
+        rest = summed(item for name in small for item in by_name[name].items())
         rows.append(row(f"{len(small)} others" if len(small) > 1 else small[0], rest, math.fsum(rest.values())))
     first = (
         f"{found.config.name}, {found.phase}, on {found.machine}: {fmt_si(total, 's', 4)}, {fmt_si(found.tokens_per_s, 'tok/s')}"
@@ -82,16 +73,9 @@ def _by_size(times: Mapping[str, float], total: float) -> tuple[list[str], list[
 def _measured(config: Any, machine: Any, phase: Any, results: Any, how: Mapping[str, Any]) -> Rows:
     """Seconds of each kernel: measured where it was, else expected; a tick is what is expected of a measured one."""
     census = census_of(config, phase, machine, results=results, **how)
-    seen: dict[str, float] = {}
-    expected: dict[str, float] = {}
-    rest: dict[str, float] = {}
-    for e in census.entries:
-        if e.time_s is not None:
-            expected[e.name] = expected.get(e.name, 0.0) + e.count * e.time_s
-        if e.measured_s is not None:
-            seen[e.name] = seen.get(e.name, 0.0) + e.count * e.measured_s
-        elif e.time_s is not None:
-            rest[e.name] = rest.get(e.name, 0.0) + e.count * e.time_s
+    expected = summed((e.name, e.count * e.time_s) for e in census.entries if e.time_s is not None)
+    seen = summed((e.name, e.count * e.measured_s) for e in census.entries if e.measured_s is not None)
+    rest = summed((e.name, e.count * e.time_s) for e in census.entries if e.time_s is not None and e.measured_s is None)
     if not seen:
         raise Error(f"no measurement there has the shape of a kernel of {config.name}, {phase}: see `roofline census`")
     times = {name: seen.get(name, 0.0) + rest.get(name, 0.0) for name in expected}

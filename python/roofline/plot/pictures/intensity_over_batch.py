@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Unpack
 
+from ...counts import by_key
 from ...errors import Error
 from ...machine import Machine
 from ...operators import Operator, count, growth
-from ...transformer import Call, Decode, TransformerConfig, calls_of
+from ...transformer import Decode, TransformerConfig, calls_of
 from ...units import fmt_number
 from ..asked import Size, Work, checked, named, single, work_of
 from ..charts import DIRECT, Chart, Dot, series_lines
@@ -68,11 +69,8 @@ def intensity_over_batch(
         keys = single("seq_kv", seq_kv)
         what, x_label = f"{model.name}, decode", "Batch"
         for size in sizes:
-            joined: dict[str, list[Call]] = {}
-            for call in calls_of(model, Decode(batch=size, seq_kv=keys)):
-                if call.weights or call.cached:
-                    joined.setdefault(call.name, []).append(call)
-            for name, calls in joined.items():
+            kept = (call for call in calls_of(model, Decode(batch=size, seq_kv=keys)) if call.weights or call.cached)
+            for name, calls in by_key((call.name, call) for call in kept).items():
                 lines.setdefault(name, []).append((size, counts_of(calls).flops_per_byte))
                 problems[name] = calls[0].problem, next((f for f in FIELDS if f in calls[0].problem.to_dict()), "")
         notes = [f"{model.name}, each kernel of a decode step by itself; attention over {keys} keys a sequence"]

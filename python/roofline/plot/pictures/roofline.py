@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
+from ...counts import by_key
 from ...dtypes import DTYPES, dtype_name
 from ...errors import Error, is_whole
 from ...machine import MEMORIES, Ceiling, Given, Machine, machine_of
@@ -49,10 +51,8 @@ def _ranked(machine: Machine, measurements: Sequence[Measurement], dtype: str | 
             for access, other in sorted(others.items()):
                 if other.access == access and abs(other.value / main.value - 1) > DIFFERENT:
                     found.append((other, "met" if (level, access) in met else "other"))
-        groups: dict[tuple[str, str, str], list[Ceiling]] = {}
-        for c in own.ceilings:
-            if c.kind == "compute" and dtype in (None, c.dtype):
-                groups.setdefault((c.dtype, c.unit, c.isa), []).append(c)
+        flat = (c for c in own.ceilings if c.kind == "compute" and dtype in (None, c.dtype))
+        groups = by_key(((c.dtype, c.unit, c.isa), c) for c in flat)
         # Among equal ceilings: most threads, then ok, then the highest.
         strongest = [max(each, key=lambda c: (c.threads, c.status == "ok", c.value)) for each in groups.values()]
         for c in sorted(strongest, key=lambda c: -c.value):
@@ -67,12 +67,9 @@ def _label(ceiling: Ceiling) -> str:
 
 def _joined(ceilings: Iterable[Ceiling]) -> dict[int, str]:
     """Labels of datasheet peaks of one unit and rate by the `id` of the first; "" for the others, which are the same line."""
-    groups: dict[tuple[Any, ...], list[Ceiling]] = {}
-    for c in ceilings:
-        if c.kind == "compute" and c.source == "datasheet":
-            groups.setdefault((c.unit, c.isa, c.value, c.unverified), []).append(c)
+    peaks = (c for c in ceilings if c.kind == "compute" and c.source == "datasheet")
     found: dict[int, str] = {}
-    for first, *others in groups.values():
+    for first, *others in by_key(((c.unit, c.isa, c.value, c.unverified), c) for c in peaks).values():
         if others:
             dtypes = "/".join(dict.fromkeys(c.dtype for c in (first, *others)))
             words = dtypes, "tensor" if first.unit == "tensor" else first.isa, first.stated
@@ -265,10 +262,8 @@ def _given(machine: Machine, points: Iterable[OwnPoint], dtype: str | None) -> l
 
 def sweeps(points: Sequence[Placed]) -> Iterator[list[Placed]]:
     """Runs of at least three points of one kernel that differ in one numeric field, in that field's order of measurement."""
-    groups: dict[tuple[Any, ...], list[Placed]] = {}
-    for p in points:
-        if (m := p.measurement) is not None:
-            groups.setdefault((m.operator, m.variant, m.dtype, m.device, m.threads, m.cache_state), []).append(p)
+    timed = ((p, m) for p in points if (m := p.measurement) is not None)
+    groups = by_key(((m.operator, m.variant, m.dtype, m.device, m.threads, m.cache_state), p) for p, m in timed)
     for members in groups.values():
         problems = [p.measurement.problem for p in members if p.measurement is not None]
         varying = [name for name in problems[0] if any(problem.get(name) != problems[0][name] for problem in problems)]
@@ -352,11 +347,8 @@ def _ridges(main: Sequence[Ceiling], points: Sequence[Placed], dtype: str | None
     if slowest is None or not best:
         return [], None, ""
     ridges = [(float(ridge_flops_per_byte(value, slowest)), value) for value in best.values()]
-    counts: dict[str, int] = {}
-    for p in points:
-        counts[p.dtype] = counts.get(p.dtype, 0) + 1
     usual = ("bf16", "fp16", "fp32") if any(c.unit == "tensor" for c in main) else ("fp32",)
-    preferred = [dtype or "", *sorted(counts, key=lambda name: -counts[name]), *usual, *DTYPES]
+    preferred = [dtype or "", *(name for name, _ in Counter(p.dtype for p in points).most_common()), *usual, *DTYPES]
     split = next(name for name in preferred if name in best)
     peak = best[split]
     ridges += [(float(ridge_flops_per_byte(peak, c.value)), peak) for c in main if c.kind == "bandwidth" and c.value != slowest]

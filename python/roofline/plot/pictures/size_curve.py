@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from ...counts import by_key
 from ...errors import Error
 from ...machine import Given, bars_name, curve_capacity, machine_of
 from ...units import fmt_bytes
@@ -57,9 +58,7 @@ def size_curve(machine: Given, *, access: str | None = None, threads: int | None
     capacities = [(level, curve_capacity(machine.facts, level, most or None)) for level in ("L1", "L2", "L3")]
     caches = [(level, size) for level, size in capacities if min(sizes) / 1.5 < size < max(sizes) * 1.7]
     rows += [{"element": "cache", "label": level, "level": level, "size_bytes": size} for level, size in caches]
-    grouped: dict[str, list[str]] = {}
-    for name, words in said:
-        grouped.setdefault(words, []).append(name)
+    grouped = by_key((words, name) for name, words in said)
     over = f" over {most} threads" if most > 1 else ""
     bars = bars_name(p.summary for c in curves for p in c.points)
     first = (

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..._repr import Row, printable
+from ...counts import by_key
 from ...errors import Error, is_number
 from ...machine import LEVELS, RATE_UNITS, Ceiling, Machine, memory_level
 from ...model import compute_ceiling
@@ -176,11 +177,10 @@ def _rows(listed: Sequence[Measurement], table: Table) -> list[dict[str, Any]]:
 
 def _climb(listed: Sequence[Measurement]) -> list[dict[str, Any]]:
     """Problems that ran by several variants, slowest first: how much faster each is than that."""
-    groups: dict[tuple[Any, ...], list[Measurement]] = {}
-    for m in listed:
-        if m.time_s is not None and m.status not in ("implausible", "failed"):
-            problem = tuple(sorted((name, str(value)) for name, value in m.problem.items()))
-            groups.setdefault((m.operator, problem, m.threads, m.cache_state), []).append(m)
+    timed = [m for m in listed if m.time_s is not None and m.status not in ("implausible", "failed")]
+    groups = by_key(
+        ((m.operator, *sorted((name, str(value)) for name, value in m.problem.items()), m.threads, m.cache_state), m) for m in timed
+    )
     names, found = varying(listed), []
     for unsorted in groups.values():
         members = sorted(unsorted, key=lambda m: -(m.time_s or 0.0))
@@ -208,10 +208,7 @@ def _climb(listed: Sequence[Measurement]) -> list[dict[str, Any]]:
 
 def _maps(listed: Sequence[Measurement]) -> list[dict[str, Any]]:
     """Sweeps over two fields: for each operator, variant and dtype the two numeric fields with most values, where they cross."""
-    groups: dict[tuple[str, ...], list[Measurement]] = {}
-    for m in listed:
-        if m.time_s is not None:
-            groups.setdefault((m.operator, m.variant, m.dtype, m.cache_state), []).append(m)
+    groups = by_key(((m.operator, m.variant, m.dtype, m.cache_state), m) for m in listed if m.time_s is not None)
     found = []
     for (operator, variant, dtype, state), members in groups.items():
         fields = {name: {m.problem.get(name) for m in members} for name in members[0].problem}
