@@ -126,24 +126,15 @@ def sweep(
     """
     opened = open_device(device, threads)
     problem, machine = problem_of(problem), None if machine is None else machine_of(machine)
-    return measure_points(
-        points(problem, variant, opened, axes, machine), device=opened, machine=machine, cache_state=cache_state, seed=seed,
-        policy=policy, out=out, progress=progress,
-    )  # fmt: skip
+    todo = points(problem, variant, opened, axes, machine)
+    return measure_points(todo, cache_state=cache_state, out=out, progress=progress, seed=seed, policy=policy)
 
 
 def measure_points(
-    todo: Points,
-    *,
-    device: Device,
-    machine: Machine | None = None,
-    cache_state: str = "cold",
-    seed: int = 0,
-    policy: Policy | None = None,
-    out: str | os.PathLike[str] | None = None,
-    progress: ProgressOption = None,
+    todo: Points, *, cache_state: str, out: str | os.PathLike[str] | None, progress: ProgressOption, **how: Any
 ) -> Results:
-    """`sweep` for `points`."""
+    """`sweep` for `points`. how: of `attempt`."""
+    device = todo.device
     known: dict[str, Measurement] = {}
     if out is not None:
         known = {m.key: m for m in sorted(begun(out), key=lambda m: m.status in SETTLED)}  # an undisturbed one last
@@ -157,9 +148,7 @@ def measure_points(
             measurement = known.get(key)
             if measurement is None or measurement.status not in SETTLED:
                 earlier = measurement
-                measurement = attempt(
-                    point, variant=name, device=device, machine=machine, cache_state=cache_state, seed=seed, policy=policy
-                )
+                measurement = attempt(point, variant=name, device=device, machine=todo.machine, cache_state=cache_state, **how)
                 repeated = earlier is not None and earlier.status == measurement.status  # disturbed again
                 if out is not None and not repeated:
                     append_to(out, measurement)

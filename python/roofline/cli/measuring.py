@@ -113,15 +113,9 @@ def sweep(options: argparse.Namespace) -> int:
         return OK
     try:
         results = measure_points(
-            todo,
-            device=device,
-            machine=machine,
-            cache_state=options.cache_state,
-            seed=options.seed,
-            policy=policy_of(options, Policy()),
-            out=out,
+            todo, cache_state=options.cache_state, seed=options.seed, policy=policy_of(options, Policy()), out=out,
             progress=progress_option(options.quiet, options.json),
-        )
+        )  # fmt: skip
     except KeyboardInterrupt:
         raise Interrupted(_kept(out, len(todo))) from None
     _show_sweep(results, screen, options.json, options.quiet and out is not None)
