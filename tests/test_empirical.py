@@ -128,7 +128,7 @@ POINT = IntensityPoint(intensity_flops_per_byte=1.0, samples=(1.0,))
 
 test_bad_rooflines = refused(
     lambda fields: EmpiricalRoofline(**{"level": "DRAM", "access": "read", "dtype": "fp32", "points": (POINT,), **fields}),
-    ({"level": "L4"}, "empirical roofline: level must be one of 'L1'"),
+    ({"level": "L4"}, "empirical roofline: level must be one of L1, L2"),
     ({"access": "peek"}, "empirical roofline: access must be one of"),
     ({"dtype": "fp31"}, "unknown dtype 'fp31'"),
     ({"status": "fine"}, "empirical roofline: status must be one of"),

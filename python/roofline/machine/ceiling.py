@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from .._repr import Parts, Row, Shown, json_form, printable, values_of
 from ..dtypes import UNITS
 from ..dtypes import dtype as known_dtype
-from ..errors import Error
+from ..errors import Error, require_one_of
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS, TRANSFERS, Probe, probe_named
 from ..reading import Amount, Sample, Scalars, Text, Whole
@@ -21,13 +21,8 @@ from .statistics import Mode, Summary, modes_of, summary_of
 
 STATUSES = ("ok", "contended", "implausible", "roof_moved")
 SOURCES = ("measured", "datasheet")
+ACCESSES: Mapping[str, Iterable[str]] = {"bandwidth": MIXES, "transfer": TRANSFERS}
 UNVERIFIED = "unverified"  # what the reason of a datasheet's ceiling begins with where its source was not seen to state it
-
-
-def one_of(what: str, name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raises Error unless `value` is allowed for the field `name` of `what`."""
-    if value not in allowed:
-        raise Error(f"{what}: {name} must be one of {', '.join(map(repr, allowed))}, got {value!r:.80}")
 
 
 def fmt_modes(values: Iterable[float], unit: str) -> str:
@@ -107,15 +102,13 @@ class Ceiling(Shown):
 
     def __post_init__(self) -> None:
         probe_named(self.probe)
-        one_of("ceiling", "unit", self.unit, UNITS)
-        one_of("ceiling", "status", self.status, STATUSES)
-        one_of("ceiling", "source", self.source, SOURCES)
+        require_one_of("ceiling: unit", self.unit, UNITS)
+        require_one_of("ceiling: status", self.status, STATUSES)
+        require_one_of("ceiling: source", self.source, SOURCES)
         if self.kind == "bandwidth" or self.level:
-            one_of("ceiling", "level", self.level, LEVELS)
-        if self.kind == "bandwidth":
-            one_of("ceiling", "access", self.access, MIXES)
-        if self.kind == "transfer":
-            one_of("ceiling", "access", self.access, tuple(TRANSFERS))
+            require_one_of("ceiling: level", self.level, LEVELS)
+        if self.kind in ACCESSES:
+            require_one_of("ceiling: access", self.access, ACCESSES[self.kind])
         if self.kind == "compute":
             known_dtype(self.dtype)
         object.__setattr__(self, "samples", tuple(float(sample) for sample in self.samples))

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._repr import json_form
-from ..errors import Error
+from ..errors import Error, require_one_of
 from ..operators.base import MIXES
 from ..probes import CACHES, memory_level
 from ..probes.levels import curve_capacity, lasting_capacity
 from ..reading import Sample, Scalars, Text, Whole
 from ..units import fmt_bytes, fmt_percent, fmt_si
-from .ceiling import one_of
 from .statistics import Summary, summary, summary_of
 
 Floats = NDArray[np.float64]
@@ -94,8 +93,8 @@ class SizeCurve:
     derived_keys: ClassVar[frozenset[str]] = frozenset({"plateaus"})
 
     def __post_init__(self) -> None:
-        one_of("size curve", "access", self.access, MIXES)
-        one_of("size curve", "status", self.status, ("ok", "contended"))
+        require_one_of("size curve: access", self.access, MIXES)
+        require_one_of("size curve: status", self.status, ("ok", "contended"))
         object.__setattr__(self, "points", tuple(sorted(self.points, key=lambda point: point.size_bytes)))
         if not self.points:
             raise Error(f"size curve {self.name}: it has no points")

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 from .._repr import json_form, values_of
 from ..dtypes import dtype as known_dtype
-from ..errors import Error
+from ..errors import Error, require_one_of
 from ..operators.base import MIXES
 from ..probes import LEVELS
 from ..reading import Intensity, Rate, Scalars, Seconds, Text, Whole
 from ..units import fmt_number, fmt_percent, fmt_si
-from .ceiling import Ceiling, one_of
+from .ceiling import Ceiling
 from .fit import Fit, fit_roofline
 from .statistics import Summary, summary
 
@@ -102,9 +102,9 @@ class EmpiricalRoofline:
     derived_keys: ClassVar[frozenset[str]] = frozenset({"label", "fit", "burst_flops_per_s", "sustained_flops_per_s"})
 
     def __post_init__(self) -> None:
-        one_of("empirical roofline", "level", self.level, LEVELS)
-        one_of("empirical roofline", "access", self.access, MIXES)
-        one_of("empirical roofline", "status", self.status, ("ok", "contended"))
+        require_one_of("empirical roofline: level", self.level, LEVELS)
+        require_one_of("empirical roofline: access", self.access, MIXES)
+        require_one_of("empirical roofline: status", self.status, ("ok", "contended"))
         known_dtype(self.dtype)
         object.__setattr__(self, "burst", tuple(float(sample) for sample in self.burst))
         if not self.points:
