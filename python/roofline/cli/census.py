@@ -11,7 +11,7 @@ from ..machine import machine_of
 from ..words import whole
 from .exit_codes import OK, BadInput, checking_input
 from .fields import listed
-from .inputs import output_file, write_outputs
+from .inputs import document, output_file, write_outputs
 from .models import PHASES, config_flag, config_of, field_flags, given_fields, launch_flag, link_flag, model_flags, ranks_flags
 from .terminal import Terminal
 
@@ -90,7 +90,7 @@ def census(options: argparse.Namespace) -> int:
             tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused, launch_s=options.launch,
             link_bytes_per_s=options.link, results=Results.load(options.results) if options.results else None,
         )  # fmt: skip
-    contents: dict[Path, str | bytes] = {} if out is None else {out: _content(made, out)}
+    contents: dict[Path, str | bytes] = {} if out is None else {out: document(made, out, "census", made.to_markdown)}
     write_outputs(contents | ({} if picture is None else _drawn(made, picture)), options)
     if options.json:
         screen.json(made.to_dict())
@@ -107,14 +107,6 @@ def _show(made: Any, screen: Terminal) -> None:
         screen.table(*made.table(phase), title=made.title(phase), wide=("kernel", "dtype"), drop=DROPPED)
         screen.line()
     screen.lines(made.remarks())
-
-
-def _content(made: Any, out: Path) -> str:
-    from ..machine import marked, to_json
-
-    if out.suffix == ".json":
-        return to_json(made.to_dict(), where=str(out), indent=1) + "\n"
-    return str(made.to_csv()) if out.suffix == ".csv" else marked(made.to_markdown(), "census")
 
 
 def _drawn(made: Any, picture: Path) -> dict[Path, bytes]:

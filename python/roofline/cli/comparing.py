@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
+from .._repr import github_table
 from .exit_codes import OK, checking_input
-from .inputs import output_file, write_outputs
+from .inputs import document, output_file, write_outputs
 from .terminal import Terminal
 
 SUFFIXES = (".json", ".csv", ".md")
@@ -21,7 +21,7 @@ def compare(options: argparse.Namespace) -> int:
     with checking_input():
         made = compared(options.a, options.b)
     if out is not None:
-        write_outputs({out: _content(made, out)}, options)
+        write_outputs({out: document(made, out, "compare", lambda: _markdown(made))}, options)
     if options.json:
         screen.json(made.to_dict())
     elif not (options.quiet and out):
@@ -47,16 +47,6 @@ def _show(made: Any, screen: Terminal) -> None:
     screen.lines(made.footer)
 
 
-def _content(made: Any, out: Path) -> str:
-    from ..machine import marked, to_json
-    from ..report.markdown import markdown_table
-    from ..report.tables import Table
-    from ..results import records_to_csv
-
-    if out.suffix == ".json":
-        return to_json(made.to_dict(), where=str(out), indent=1) + "\n"
-    if out.suffix == ".csv":
-        return records_to_csv(made.to_records())
-    headers, rows = made.table()
+def _markdown(made: Any) -> str:
     lines = [f"* {line}" for line in (*_titles(made), *made.row_notes, *made.notes, *made.absent, *made.footer)]
-    return marked("\n".join([markdown_table(Table(headers=headers, rows=rows)), "", *lines]), "compare")
+    return "\n".join([github_table(*made.table()), "", *lines])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,16 @@ def output_file(path: str | None, suffixes: Sequence[str], *apart_from: str | os
         if Path(path).suffix not in suffixes:
             raise BadInput(f"{path}: cannot write a {Path(path).suffix or 'nameless'} file; use {', '.join(suffixes)}")
         return require_file(path, apart_from=apart_from)
+
+
+def document(made: Any, out: Path, command: str, markdown: Callable[[], str]) -> str:
+    """What a command made, as a file of this suffix."""
+    from ..machine import marked, to_json
+    from ..results import records_to_csv
+
+    if out.suffix == ".json":
+        return to_json(made.to_dict(), where=str(out), indent=1) + "\n"
+    return records_to_csv(made.to_records()) if out.suffix == ".csv" else marked(markdown(), command)
 
 
 def write_outputs(contents: Mapping[Path, str | bytes], options: argparse.Namespace) -> None:
