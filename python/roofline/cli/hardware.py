@@ -41,8 +41,7 @@ def hardware(options: argparse.Namespace) -> int:
 
 def _legend(sheets: Sequence[Any]) -> list[str]:
     """What the mark means, where there is one."""
-    numbers = (n for s in sheets for n in (*s.numbers.values(), *s.peaks(), *s.sparse, *s.per_cycle))
-    return [] if all(number.verified for number in numbers) else [LEGEND]
+    return [] if all(number.verified for sheet in sheets for number in sheet.counted()) else [LEGEND]
 
 
 def _marked(value: float, unit: str, verified: bool) -> str:

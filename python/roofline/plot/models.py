@@ -33,6 +33,7 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SEQS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 LADDER: tuple[Phase, ...] = (Prefill(seq_q=1024), Decode(batch=1), Decode(batch=32), Decode(batch=128))
 TYPES: tuple[Phase, ...] = (Prefill(seq_q=1024), Decode(batch=1))
+TAKEN = ("tp", "ep", "lm_head", "fused", "launch_s", "link_bytes_per_s")  # options of a prediction that a census has too
 UNSAID = ("lm_head", "fused", "counting", "utilisation")  # options that `ModelPrediction.counted` tells
 HOLLOW = "hollow: does not fit in memory"
 
@@ -133,9 +134,7 @@ def measured_steps(
 
     NaN where no kernel of a step was measured. Raises Error as `census_of`.
     """
-    own = {
-        name: how[name] for name in ("tp", "ep", "lm_head", "fused", "launch_s", "link_bytes_per_s") if how.get(name) is not None
-    }
+    own = {name: how[name] for name in TAKEN if how.get(name) is not None}
     census = census_of(config, list(steps), machine, results=results, **own)
     times, shares = [], []
     for step in steps:

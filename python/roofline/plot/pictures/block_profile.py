@@ -17,8 +17,7 @@ from .. import style
 from ..asked import Measured, modelled, phases_of, results_of
 from ..bars import Bar, Mark, Row, Rows
 from ..figure import Panels, StepsAssumptions, picture
-from ..models import TYPES, assumed, names_of, prediction_notes
-from .kernel_placement import TAKEN
+from ..models import TAKEN, TYPES, assumed, names_of, prediction_notes
 
 LEAST_SHARE = 0.005  # parts of less of the time are joined
 WORDS = {"product": "matrix products", "exp": "exponentials", "other": "other arithmetic", "overlap": "not overlapped"}

@@ -15,14 +15,13 @@ from ...units import fmt_percent, fmt_si
 from ..asked import Measured, modelled, phases_of, results_of
 from ..charts import Chart, Dot
 from ..figure import Panels, StepsAssumptions, picture
-from ..models import TYPES, assumed, short
+from ..models import TAKEN, TYPES, assumed, short
 from ..roofs import met_roofs, roofs_chart, stated
 
 GROUP_MARKERS: Mapping[str, str] = {
     "attention": "o", "ffn": "s", "norm": "^", "head": "D", "embedding": "v", "communication": "P", "loss": "X", "optimizer": "h",
 }  # fmt: skip
 BOUND_COLOURS: Mapping[str, str] = {"compute": "red", "launch": "purple", "link": "green"}  # memory: blue
-TAKEN = ("tp", "ep", "lm_head", "fused", "launch_s", "link_bytes_per_s")
 
 
 def _dot(census: Census, entry: Entry, x: float, allowed: float) -> Dot:
