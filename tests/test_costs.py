@@ -416,6 +416,12 @@ test_traffic_by_hand = gives(
         {"b packed in fp32: written, read": 480},
     ),
     ("bmm", {"batch": 2, "rows": 18, "columns": 5, "inner": 3}, {"variant": "tiled"}, {"b packed in fp32: written, read": 0}),
+    (
+        "bmm",
+        {"batch": 2, "rows": 19, "columns": 5, "inner": 3, "dtype": "fp64", "out_dtype": "fp64"},
+        {"variant": "tiled"},
+        {"b packed in fp64: written, read": 480},
+    ),
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 // bmm on a CPU. library: one OpenBLAS call for a block of one product, each on one thread. tiled: our own kernels (gemm_kernels.h).
 // b may change between launches, so nothing is packed in bind: few rows read it as it lies, once; for more each thread packs the
-// columns it works on, in fp32: strip by strip where rows and inner are one block, so that the first cache holds what is packed;
+// columns it works on, in fp32 or fp64: strip by strip where rows and inner are one block, so that the first cache holds what is packed;
 // else all of them, which its caches keep for all rows.
 #include "ops/bmm.h"
 
@@ -176,8 +176,13 @@ struct Parts {
   std::int64_t wide, packed, sums, bytes;
 };
 
-Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
-  const Stored type = stored(problem.dtype, "bmm");
+// Tables of double have fp64 where those of float have fp32.
+Stored stored_of(DType dtype) { return dtype == DType::fp64 ? Stored::fp32 : stored(dtype, "bmm"); }
+
+template <class Number>
+Parts plan_parts(const Bmm& problem, const GemmKernelsOf<Number>& table, Device& device) {
+  constexpr std::int64_t kNumber = sizeof(Number);
+  const Stored type = stored_of(problem.dtype);
   const std::int64_t words = words_of(table, type, problem.inner);
   const bool in_words = table.numbers[index(type)] > 1;
   const bool few = problem.rows <= GemmKernels::kMostFewRows;
@@ -185,8 +190,8 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   const std::int64_t threads = device.threads(), turns = parts_of(problem.batch, threads);
   const std::int64_t wanted = turns * threads - problem.batch > turns * threads / 8 ? kPartsPerThread * threads : threads;
   const std::int64_t lines = parts_of(problem.columns, kColumns);
-  const std::int64_t packed = std::max(kPackedColumns, device.caches().l2_bytes / 2 / (4 * words) / kColumns * kColumns);
-  const Blocks most = blocks_of(table.width, table.tile_rows, table.multiple, device.caches());
+  const std::int64_t packed = std::max(kPackedColumns, device.caches().l2_bytes / 2 / (kNumber * words) / kColumns * kColumns);
+  const Blocks most = blocks_of(table.width, table.tile_rows, table.multiple, device.caches(), kNumber);
   Parts parts{};
   parts.columns = std::clamp(parts_of(wanted, problem.batch), few ? 1 : parts_of(problem.columns, packed), lines);
   // Every part of the rows packs b again: only where threads had nothing to do otherwise.
@@ -199,22 +204,23 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   parts.row_block = few ? problem.rows : parts_of(problem.rows, parts_of(problem.rows, most.rows));
   const bool one_block = parts.row_block == problem.rows && parts.inner_block == words;
   parts.strips = one_block ? 1 : parts_of(parts.most_columns, table.width);
-  const auto floats = [](const std::vector<std::int64_t>& sizes) {
-    std::int64_t all = 4;
+  const auto numbers = [](const std::vector<std::int64_t>& sizes) {
+    std::int64_t all = kNumber;
     for (const std::int64_t size : sizes) all = product({all, size}, "bmm: workspace");
     return whole_pages(all);
   };
-  parts.wide = few ? 0 : floats({table.block_floats(parts.row_block, one_block ? 0 : parts.most_columns, parts.inner_block)});
-  parts.packed = parts.wide + (in_words || (few && problem.dtype != DType::fp32) ? floats({parts.row_block, words}) : 0);
-  parts.sums = parts.packed + (few ? 0 : floats({parts.strips * table.width, words}));
-  const bool in_c = problem.out_dtype == DType::fp32 || (table.own_sums && !few);
-  parts.bytes = parts.sums + (in_c ? 0 : floats({parts.row_block, parts.most_columns}));
+  parts.wide = few ? 0 : numbers({table.block_floats(parts.row_block, one_block ? 0 : parts.most_columns, parts.inner_block)});
+  parts.packed = parts.wide + (in_words || (few && type != Stored::fp32) ? numbers({parts.row_block, words}) : 0);
+  parts.sums = parts.packed + (few ? 0 : numbers({parts.strips * table.width, words}));
+  const bool in_c = stored_of(problem.out_dtype) == Stored::fp32 || (table.own_sums && !few);
+  parts.bytes = parts.sums + (in_c ? 0 : numbers({parts.row_block, parts.most_columns}));
   return parts;
 }
 
 // One part of one product, by one thread in `own` memory.
-void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, std::int64_t item, char* own) {
-  const Stored type = stored(problem.dtype, "bmm"), c_type = stored(problem.out_dtype, "bmm");
+template <class Number>
+void multiply(const Bmm& problem, const GemmKernelsOf<Number>& table, const Parts& parts, std::int64_t item, char* own) {
+  const Stored type = stored_of(problem.dtype), c_type = stored_of(problem.out_dtype);
   const bool few = problem.rows <= GemmKernels::kMostFewRows, rounded = c_type != Stored::fp32;
   const bool in_words = table.numbers[index(type)] > 1;
   const std::int64_t size = size_bytes(problem.dtype), c_size = size_bytes(problem.out_dtype);
@@ -225,7 +231,7 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
   const char* const a = static_cast<const char*>(problem.a) + i * problem.rows * problem.inner * size;
   const char* const b = static_cast<const char*>(problem.b) + (i * problem.inner * problem.columns + columns.first) * size;
   char* const c = static_cast<char*>(problem.c) + (i * problem.rows * problem.columns + columns.first) * c_size;
-  auto* const packed = reinterpret_cast<float*>(own + parts.packed);
+  auto* const packed = reinterpret_cast<Number*>(own + parts.packed);
   const std::int64_t words = words_of(table, type, problem.inner), row_bytes = problem.inner * size;
   const bool are_words = type == Stored::bf16 && words * table.numbers[index(type)] == problem.inner;  // rows of a
   // What a thread reads next is fetched while it computes: its next rows of a, and the next product where it takes whole ones, b
@@ -238,16 +244,16 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
   for (std::int64_t row = rows.first, n; row < rows.last; row += n) {
     n = std::min(parts.row_block, rows.last - row);
     char* const to = c + row * problem.columns * c_size;
-    auto* const sums = reinterpret_cast<float*>(rounded ? own + parts.sums : to);
+    auto* const sums = reinterpret_cast<Number*>(rounded ? own + parts.sums : to);
     const std::int64_t stride = rounded ? columns.size() : problem.columns;
     const void* from = a + row * problem.inner * size;
     if (in_words ? !are_words : few && type != Stored::fp32) {
-      auto* const wide = reinterpret_cast<float*>(own + parts.wide);
+      auto* const wide = reinterpret_cast<Number*>(own + parts.wide);
       widen_rows(table, type, false, from, n, problem.inner, wide);
       from = wide;
     }
     if (few)
-      table.plain[index(type)](static_cast<const float*>(from), b, problem.columns, sums, stride, n, columns.size(), problem.inner);
+      table.plain[index(type)](static_cast<const Number*>(from), b, problem.columns, sums, stride, n, columns.size(), problem.inner);
     for (std::int64_t s = 0, each; !few && s < strips; s += each) {
       each = std::min(parts.strips, strips - s);
       const std::int64_t column = s * table.width, some = std::min(each * table.width, columns.size() - column);
@@ -267,7 +273,7 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
           .a = from,
           .b = packed,
           .c = sums + column,
-          .workspace = reinterpret_cast<float*>(own),
+          .workspace = reinterpret_cast<Number*>(own),
           .rows = n,
           .columns = some,
           .c_stride = stride,
@@ -275,10 +281,10 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
           .first = 0,
           .last = each,
           .inner_block = parts.inner_block,
-          .panels = s && !lies ? reinterpret_cast<float*>(own) : nullptr,  // where the first strip has left them
+          .panels = s && !lies ? reinterpret_cast<Number*>(own) : nullptr,  // where the first strip has left them
           .a_stored = in_words ? Stored::fp32 : type,
           .lies = lies,
-          .near = (n + each * table.width) * words * 4 <= parts.most_ahead,
+          .near = (n + each * table.width) * words * static_cast<std::int64_t>(sizeof(Number)) <= parts.most_ahead,
           .to = rounded ? to + column * c_size : nullptr,
           .to_stride = problem.columns,
           .to_stored = c_type,
@@ -290,22 +296,17 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
   }
 }
 
-Bound tiled(const Bmm& problem, Device& device) {
-  refuse_scales(problem, "tiled");
-  stored(problem.out_dtype, "bmm tiled: out_dtype");
-  if (problem.out_dtype == DType::int8)
-    throw Unsupported("bmm tiled: c is fp32, bf16 or fp16 on a CPU; use one of them as out_dtype");
+template <class Number>
+Bound bind_parts(const Bmm& problem, Device& device, Choice<GemmKernelsOf<Number>> choice) {
   const bool few = problem.rows <= GemmKernels::kMostFewRows;
-  const Stored type = stored(problem.dtype, "bmm");
-  Choice<GemmKernels> choice = choose_gemm(type);
-  if (few && !choice.table->plain[index(type)]) choice = choose<GemmKernels>(ROOFLINE_TABLES(gemm));
+  const Stored type = stored_of(problem.dtype);
   const auto [isa, table] = choice;
   const Parts parts = plan_parts(problem, *table, device);
   const std::int64_t workspace_bytes = product({parts.bytes, device.threads()}, "bmm: workspace");
   const std::shared_ptr<void> memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
   const std::int64_t packed =
       few ? 0
-          : product({problem.batch, parts.rows, problem.columns, words_of(*table, type, problem.inner), 4}, "bmm: packed b");
+          : product({problem.batch, parts.rows, problem.columns, words_of(*table, type, problem.inner), sizeof(Number)}, "bmm: packed b");
   Bound bound;
   bound.plan.set("implementation", "tiled/" + name(isa));
   bound.plan.set("tile", std::to_string(table->tile_rows) + "x" + std::to_string(table->width));
@@ -322,6 +323,22 @@ Bound tiled(const Bmm& problem, Device& device) {
   return bound;
 }
 
+Bound tiled(const Bmm& problem, Device& device) {
+  refuse_scales(problem, "tiled");
+  if (problem.dtype == DType::fp64) {
+    if (problem.out_dtype != DType::fp64) throw Unsupported("bmm tiled: of fp64 c is fp64 on a CPU; use it as out_dtype");
+    return bind_parts(problem, device, choose_doubles());
+  }
+  stored(problem.out_dtype, "bmm tiled: out_dtype");
+  if (problem.out_dtype == DType::int8)
+    throw Unsupported("bmm tiled: c is fp32, bf16 or fp16 on a CPU; use one of them as out_dtype");
+  const Stored type = stored_of(problem.dtype);
+  Choice<GemmKernels> choice = choose_gemm(type);
+  if (problem.rows <= GemmKernels::kMostFewRows && !choice.table->plain[index(type)])
+    choice = choose<GemmKernels>(ROOFLINE_TABLES(gemm));
+  return bind_parts(problem, device, choice);
+}
+
 }  // namespace
 
 std::vector<KernelEntry> bmm_kernels() {
@@ -335,7 +352,7 @@ std::vector<KernelEntry> bmm_kernels() {
                    "our own kernels: few rows read b as it lies; for more a thread packs its columns in the launch", tiled});
   };
   return {with(DType::fp32), with(DType::fp64), with(DType::bf16), with(DType::fp16),
-          own(DType::fp32),  own(DType::bf16),  own(DType::fp16)};
+          own(DType::fp32),  own(DType::bf16),  own(DType::fp16),  own(DType::fp64)};
 }
 
 }  // namespace roofline::cpu

@@ -43,30 +43,6 @@ void widen_fp8(const void* x, float* y, Index n) {
   }
 }
 
-// to[inner][kWidth] of columns from `column` on; what is beyond the last is 0.
-template <class From, class To>
-ROOFLINE_INLINE void pack_strip(const From* b, Index stride, To* to, Index columns, Index inner, Index column) {
-  for (Index k = 0; k < inner; ++k)
-    for (Index half = 0; half < 2; ++half) {
-      const int lanes = static_cast<int>(most(least(kLanes, columns - column - half * kLanes), 0));
-      store(to + k * kWidth + half * kLanes, lanes ? get(b + k * stride + column + half * kLanes, lanes, zero()) : zero());
-    }
-}
-
-// fp32 and fp16: the numbers as they are.
-template <class Element>
-void pack_rows(const void* from, void* to, Index columns, Index inner, Index first, Index last) {
-  for (Index s = first; s < last; ++s) {
-    auto* const strip = static_cast<Element*>(to) + s * inner * kWidth;
-    const Index n = least(kWidth, columns - s * kWidth);
-    for (Index k = 0; k < inner; ++k) {
-      __builtin_memcpy(strip + k * kWidth, static_cast<const Element*>(from) + k * columns + s * kWidth,
-                       static_cast<std::size_t>(n) * sizeof(Element));
-      __builtin_memset(strip + k * kWidth + n, 0, static_cast<std::size_t>(kWidth - n) * sizeof(Element));
-    }
-  }
-}
-
 void pack_bf16(const void* from, void* to, Index columns, Index inner, Index first, Index last) {
   const auto* const b = static_cast<const std::uint16_t*>(from);
   const auto at = [&](Index k, Index column) -> std::uint32_t { return column < columns ? b[k * columns + column] : 0; };
@@ -74,12 +50,6 @@ void pack_bf16(const void* from, void* to, Index columns, Index inner, Index fir
     for (Index k = 0; k < inner; ++k)
       for (Index j = 0; j < kLanes; ++j)
         static_cast<std::uint32_t*>(to)[(s * inner + k) * kLanes + j] = at(k, s * kWidth + j) | at(k, s * kWidth + kLanes + j) << 16;
-}
-
-template <class Element>
-void pack_wide(const void* b, Index stride, float* packed, Index columns, Index inner) {
-  for (Index column = 0; column < columns; column += kWidth, packed += inner * kWidth)
-    pack_strip(static_cast<const Element*>(b), stride, packed, columns, inner, column);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A matrix product with packed b, of one instruction set: what a thread does with its part of c. Sums are fp32, of int8 int32.
+// A matrix product with packed b, of one instruction set: what a thread does with its part of c. Sums are fp32, of int8 int32; or a, b
+// and sums are fp64, which tables of double have where those of float have fp32.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,12 @@ struct Streams {
 
 // Rows of c and the columns of some strips of b, over all of inner, which counts words where `GemmKernels::numbers` is not 1: the last
 // one is filled up with 0. Two numbers of int8 in a word have 16 bits each, of four those of a are 128 more.
-struct GemmPart {
+template <class Number>
+struct GemmPartOf {
   const void* a;     // [rows, inner]: fp32 or words; in `block` as a_stored says, and not read where there are panels
   const void* b;     // packed: strips [(columns + width - 1) / width] of [inner, width], the last one filled up with zeros
-  float* c;          // [rows, columns], rows c_stride apart; of int8 int32
-  float* workspace;  // [workspace_floats], of the thread
+  Number* c;          // [rows, columns], rows c_stride apart; of int8 int32
+  Number* workspace;  // [workspace_floats], of the thread
   std::int64_t rows;
   std::int64_t columns;
   std::int64_t c_stride;
@@ -37,7 +39,7 @@ struct GemmPart {
   std::int64_t behind = 0;       // of `few`: words from the end of a row of a to the next one
   std::int64_t first, last;      // strips
   std::int64_t inner_block = 0;  // of `block`
-  const float* panels = nullptr;  // a of `block` if it is packed already: of one block of inner after the other
+  const Number* panels = nullptr;  // a of `block` if it is packed already: of one block of inner after the other
   Stored a_stored = Stored::fp32;
   bool lies = false;  // `block` reads words of a as they lie: see GemmKernels::lies
   bool near = false;  // of `block` by tiles: a and b are in the second cache
@@ -52,6 +54,7 @@ struct GemmPart {
 
   [[gnu::always_inline]] std::int64_t row_words() const { return inner + behind; }  // from one row of a to the next
 };
+using GemmPart = GemmPartOf<float>;
 
 // Weights of 8 or 4 bits in groups along inner, in `QuantizedKernels`; a is fp32 there. A strip is its groups one after the other:
 // scales [width], zero points [width] if there are any, numbers [padded, width]. `padded` is a multiple of 4; of 4 bits, four rows are
@@ -67,8 +70,11 @@ struct QuantizedPart : GemmPart {
   const float* scales_of_a;  // of FixedPoint::few: as many, by `fix`
 };
 
-struct GemmKernels {
-  static constexpr std::int64_t kPageWords = 1024;  // rows so many words apart share sets of the first cache,
+template <class Number>
+struct GemmKernelsOf {
+  using Part = GemmPartOf<Number>;
+
+  static constexpr std::int64_t kPageWords = 4096 / sizeof(Number);  // rows so many words apart share sets of the first cache,
   static constexpr std::int64_t kPageRows = 8;      // which has 8 ways at least: so many of them are a tile at most
   static constexpr int kMostFewRows = 18;
   static constexpr int kMostStreams = 8;
@@ -80,23 +86,23 @@ struct GemmKernels {
   int multiple;    // words of a strip, and of a row of a: where there are too few, zeros follow
   // By the type of b. bf16: two numbers of a strip in a word, column j in the low half, column j + width / 2 in the high one.
   void (*pack[5])(const void* b, void* packed, std::int64_t columns, std::int64_t inner, std::int64_t first, std::int64_t last);
-  void (*few[5])(const GemmPart&);    // up to kMostFewRows rows: limited by the reading of b
-  void (*block[5])(const GemmPart&);  // a block of a is packed, or is so already, and meets every strip
-  void (*pack_a)(const GemmPart&, std::int64_t k, std::int64_t n, float* panels);  // n columns of a from k on: [panel_rows(rows), n]
+  void (*few[5])(const Part&);    // up to kMostFewRows rows: limited by the reading of b
+  void (*block[5])(const Part&);  // a block of a is packed, or is so already, and meets every strip
+  void (*pack_a)(const Part&, std::int64_t k, std::int64_t n, Number* panels);  // n columns of a from k on: [panel_rows(rows), n]
   int panel_multiple = 1;             // of the rows of packed a
   int int8_sums = 0;                  // rows of int32 behind the words of a strip of int8: with what sums begin
   // Strips in fp32 or, where bf16 has them, words of [inner, columns] at b, whose rows are `stride` apart; fp32, bf16, fp16.
-  void (*pack_wide[3])(const void* b, std::int64_t stride, float* packed, std::int64_t columns, std::int64_t inner);
+  void (*pack_wide[3])(const void* b, std::int64_t stride, Number* packed, std::int64_t columns, std::int64_t inner);
   // c [rows, columns], rows c_stride apart, = a [rows, inner] b, as it lies: up to kMostFewRows rows, a in fp32 or, where bf16 has
   // them, in words; fp32, bf16, fp16, or null.
-  void (*plain[3])(const float* a, const void* b, std::int64_t stride, float* c, std::int64_t c_stride, std::int64_t rows,
+  void (*plain[3])(const Number* a, const void* b, std::int64_t stride, Number* c, std::int64_t c_stride, std::int64_t rows,
                    std::int64_t columns, std::int64_t inner);
   // To fp32, where a word is several numbers, n of these; of fp8 256 times as much, for its strips are read as 2^-8 of themselves.
-  void (*widen[5])(const void* x, float* y, std::int64_t n);
-  void (*narrow[3])(const float* x, void* y, std::int64_t n);  // from fp32; [0] copies
+  void (*widen[5])(const void* x, Number* y, std::int64_t n);
+  void (*narrow[3])(const Number* x, void* y, std::int64_t n);  // from fp32; [0] copies
   // Numbers of fp32 to words of bf16, rounded to nearest even; null where bf16 has none. pair: 2 n numbers one after the other to n
   // words. pair_rows: [2 n][width] to [n][width].
-  void (*pair)(const void* x, float* y, std::int64_t n);
+  void (*pair)(const void* x, Number* y, std::int64_t n);
   void (*pair_rows)(const float* x, float* y, std::int64_t n);
   bool own_sums = false;  // `block` has sums between blocks of inner in its workspace, not in c
 
@@ -114,6 +120,7 @@ struct GemmKernels {
     return (panel_rows(rows) + width) * inner_block + sums_floats(rows, columns);
   }
 };
+using GemmKernels = GemmKernelsOf<float>;
 
 // Kernels for few rows of a in fixed point. A word holds some numbers along inner, as many as b has rows side by side.
 struct FixedPoint {
@@ -153,6 +160,7 @@ struct QuantizedTiles {
 };
 
 ROOFLINE_DECLARE_TABLES(GemmKernels, gemm);
+ROOFLINE_DECLARE_TABLES(GemmKernelsOf<double>, gemm_doubles);
 #if defined(ROOFLINE_HAVE_avx512_bf16)
 extern const GemmKernels gemm_pairs_avx512_bf16;
 #endif

@@ -7,7 +7,7 @@
 namespace roofline::cpu {
 namespace {
 
-// One row, in fp32.
+// One row, in registers' format.
 template <class T>
 struct RowOf {
   using Element = T;
@@ -24,12 +24,12 @@ struct RowOf {
 template <class Read>
 struct Unpacked {
   using Element = typename Read::Element;
-  const float* a;  // words
+  const Number* a;  // words
   Index a_stride;
   const Element* b;
   Index stride;
   const Element* ahead;  // the block of b that is read next, or null
-  float* c;
+  Number* c;
   Index c_stride;
   Index columns, inner;
   bool first;  // c holds nothing yet
@@ -47,7 +47,7 @@ void add_strip(const Unpacked<Read>& x, Index j, int lanes) {
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 8
     for (int z = 0; z < Vectors; ++z) {
-      const float* const c = x.c + r * x.c_stride + j + z * kLanes;
+      const Number* const c = x.c + r * x.c_stride + j + z * kLanes;
       sums[r][z] = x.first ? zero() : Vectors > 1 ? load(c) : get(c, lanes, zero());
     }
   for (Index k = 0; k < x.inner; k += Read::kNumbers) {
@@ -71,7 +71,7 @@ void add_strip(const Unpacked<Read>& x, Index j, int lanes) {
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 8
     for (int z = 0; z < Vectors; ++z) {
-      float* const c = x.c + r * x.c_stride + j + z * kLanes;
+      Number* const c = x.c + r * x.c_stride + j + z * kLanes;
       Vectors > 1 ? store(c, sums[r][z]) : put(c, lanes, sums[r][z]);
     }
 }
@@ -95,7 +95,7 @@ void add_rows_of(const Unpacked<Read>& x, Index rows) {
 // Blocks of b that stay in L1 beside rows of c until they are multiplied by all rows of a. The next block is prefetched meanwhile:
 // after the last one, the first of the next product, whose b follows.
 template <class Read>
-void plain(const float* a, const void* from, Index stride, float* c, Index c_stride, Index rows, Index columns, Index inner) {
+void plain(const Number* a, const void* from, Index stride, Number* c, Index c_stride, Index rows, Index columns, Index inner) {
   using Element = typename Read::Element;
   constexpr Index kColumns = 256, kBytes = 8 << 10, kNumbers = Read::kNumbers;
   const auto* const b = static_cast<const Element*>(from);

@@ -7,6 +7,7 @@
 namespace roofline::cpu {
 namespace {
 
+#if !defined(ROOFLINE_DOUBLES)
 struct Int8Strip {
   static constexpr bool kWide = false;
   static constexpr Index kRowBytes = kWidth * 2;  // of words: two rows of b
@@ -16,6 +17,7 @@ struct Int8Strip {
     low = widen_pairs_of_bytes(p), high = widen_pairs_of_bytes(p + 2 * kLanes);
   }
 };
+#endif
 
 // A strip that is its rows and nothing else.
 template <class Strip>
@@ -24,18 +26,18 @@ struct Rows {
   static constexpr bool kBegun = B::kWide && B::Sum::kBegun;
   // Rows of c that meet a strip as it lies: 16 bits are widened for a second tile in less time than fp32 is written and read.
   static constexpr Index kMostDirect = B::kWide ? INT64_MAX : kLanes > 1 && B::kRowBytes >= 2 * kWidth ? 2 * kTileRows : 0;
-  ROOFLINE_INLINE Index bytes(const GemmPart& part) { return (part.inner + (kBegun ? 1 : 0)) * B::kRowBytes; }
-  ROOFLINE_INLINE const float* begun(const GemmPart& part, const char* strip) {
-    return kBegun ? reinterpret_cast<const float*>(strip + part.inner * B::kRowBytes) : nullptr;
+  ROOFLINE_INLINE Index bytes(const PlainPart& part) { return (part.inner + (kBegun ? 1 : 0)) * B::kRowBytes; }
+  ROOFLINE_INLINE const Number* begun(const PlainPart& part, const char* strip) {
+    return kBegun ? reinterpret_cast<const Number*>(strip + part.inner * B::kRowBytes) : nullptr;
   }
-  ROOFLINE_INLINE Index at(const GemmPart&, Index k) { return k * B::kRowBytes; }
+  ROOFLINE_INLINE Index at(const PlainPart&, Index k) { return k * B::kRowBytes; }
   // What is read once adds up in registers for long.
-  ROOFLINE_INLINE Index after(const GemmPart& part, Index k) {
+  ROOFLINE_INLINE Index after(const PlainPart& part, Index k) {
     return least(k + (is_read_once(part) ? 1024 : in_flight(part) / B::kRowBytes), part.inner);
   }
 
   // n rows of a strip in registers' format, while the bytes after them are fetched.
-  ROOFLINE_INLINE void widen(const GemmPart&, const char* strip, Index k, Index n, float* wide) {
+  ROOFLINE_INLINE void widen(const PlainPart&, const char* strip, Index k, Index n, Number* wide) {
     const char* const b = strip + k * B::kRowBytes;
     for (Index i = 0; i < n; ++i) {
       Vec low, high;
@@ -47,18 +49,48 @@ struct Rows {
   }
 
   // While a chunk meets all rows, the one that follows it in the strip arrives: it is due when each stream has had its turn.
-  ROOFLINE_INLINE void add(const GemmPart& part, const char* strip, Index k, Index n, float* sums) {
-    const float* const a = static_cast<const float*>(part.a) + k;
+  ROOFLINE_INLINE void add(const PlainPart& part, const char* strip, Index k, Index n, Number* sums) {
+    const Number* const a = static_cast<const Number*>(part.a) + k;
     const char* const b = strip + k * B::kRowBytes;
     if (part.rows <= most(kMostDirect, kTileRows)) {
       add_rows<B, true>(part, a, b, n, sums);
     } else {
-      alignas(64) float wide[kInFlight / B::kRowBytes * kWidth];
+      alignas(64) Number wide[kInFlight / B::kRowBytes * kWidth];
       widen(part, strip, k, n, wide);
       add_rows<WideStrip<typename B::Sum>, false>(part, a, reinterpret_cast<const char*>(wide), n, sums);
     }
   }
 };
+
+// Strips [first, last) of the numbers as they are.
+template <class Element>
+void pack_rows(const void* from, void* to, Index columns, Index inner, Index first, Index last) {
+  for (Index s = first; s < last; ++s) {
+    auto* const strip = static_cast<Element*>(to) + s * inner * kWidth;
+    const Index n = least(kWidth, columns - s * kWidth);
+    for (Index k = 0; k < inner; ++k) {
+      __builtin_memcpy(strip + k * kWidth, static_cast<const Element*>(from) + k * columns + s * kWidth,
+                       static_cast<std::size_t>(n) * sizeof(Element));
+      __builtin_memset(strip + k * kWidth + n, 0, static_cast<std::size_t>(kWidth - n) * sizeof(Element));
+    }
+  }
+}
+
+// to[inner][kWidth] of columns from `column` on; what is beyond the last is 0.
+template <class From, class To>
+ROOFLINE_INLINE void pack_strip(const From* b, Index stride, To* to, Index columns, Index inner, Index column) {
+  for (Index k = 0; k < inner; ++k)
+    for (Index half = 0; half < 2; ++half) {
+      const int lanes = static_cast<int>(most(least(kLanes, columns - column - half * kLanes), 0));
+      store(to + k * kWidth + half * kLanes, lanes ? get(b + k * stride + column + half * kLanes, lanes, zero()) : zero());
+    }
+}
+
+template <class Element>
+void pack_wide(const void* b, Index stride, Number* packed, Index columns, Index inner) {
+  for (Index column = 0; column < columns; column += kWidth, packed += inner * kWidth)
+    pack_strip(static_cast<const Element*>(b), stride, packed, columns, inner, column);
+}
 
 // Strips [first, last) of words of `PerWord` numbers along inner, of one column each; what is beyond the last number, up to `multiple`
 // words, or the last column is 0. Rows of b are `stride` apart, and read one after the other: memory gives those fastest.
@@ -113,13 +145,22 @@ constexpr auto pack_pairs = pack_rows_of_words<Number, 2, kWidth, 1>;
 }
 
 template <class From>
-void widen(const void* x, float* y, Index n) {
+void widen(const void* x, Number* y, Index n) {
   for (Index i = 0; i < n; i += kLanes) {
     const int lanes = static_cast<int>(least(kLanes, n - i));
     put(y + i, lanes, get(static_cast<const From*>(x) + i, lanes, zero()));
   }
 }
 
+template <class To>
+void narrow_to(const Number* x, void* y, Index n) {
+  for (Index i = 0; i < n; i += kLanes) {
+    const int lanes = static_cast<int>(least(kLanes, n - i));
+    put(static_cast<To*>(y) + i, lanes, get(x + i, lanes, zero()));
+  }
+}
+
+#if !defined(ROOFLINE_DOUBLES)
 [[maybe_unused]] void widen_int8(const void* x, float* y, Index n) {
   const auto* const from = static_cast<const std::int8_t*>(x);
   Index i = 0;
@@ -127,14 +168,6 @@ void widen(const void* x, float* y, Index n) {
   for (; i < n; ++i) {
     const std::int16_t pair[2] = {from[2 * i], from[2 * i + 1]};
     __builtin_memcpy(y + i, pair, sizeof pair);
-  }
-}
-
-template <class To>
-void narrow_to(const float* x, void* y, Index n) {
-  for (Index i = 0; i < n; i += kLanes) {
-    const int lanes = static_cast<int>(least(kLanes, n - i));
-    put(static_cast<To*>(y) + i, lanes, get(x + i, lanes, zero()));
   }
 }
 
@@ -150,6 +183,7 @@ void pair_rows(const float* x, float* y, Index n) {
   for (Index i = 0; i < n; ++i, x += 2 * Width, y += Width)
     for (Index j = 0; j < Width; j += kLanes) narrow_pairs<false>(reinterpret_cast<Bf16*>(y + j), load(x + j), load(x + Width + j));
 }
+#endif
 
 }  // namespace
 }  // namespace roofline::cpu

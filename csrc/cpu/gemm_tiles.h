@@ -2,33 +2,42 @@
 // streams, with what they need next on its way. More rows: blocks of inner, so that a strip of b stays in the first cache and a packed
 // block of a in the second, and a tile of c lies in registers (Goto and van de Geijn, 2008).
 //
-// What a strip holds is a class of its own: `Sum` (the arithmetic, whose `Of` is how a word of a lies), `kWide` (fp32 already),
+// What a strip holds is a class of its own: `Sum` (the arithmetic, whose `Of` is how a word of a lies), `kWide` (fp32 or fp64 already),
 // kRowBytes, and `read` of row base + u, where base is a multiple of 4 and u below 4; with `kBegun` sums begin with the row behind
 // the last. Everything is internal to the file that includes it.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "cpu/gemm_kernels.h"
 #include "cpu/gemm_panels.h"
 #include "cpu/isa.h"
-#include "cpu/simd/integers.h"
 #include "cpu/simd/simd.h"
+#if !defined(ROOFLINE_DOUBLES)
+#include "cpu/simd/integers.h"
+#endif
 
 namespace roofline::cpu {
 namespace {
 
 constexpr int kWidth = 2 * kLanes;
+constexpr Index kNumberBytes = sizeof(Number);
+constexpr bool kHalves = std::is_same_v<Number, float>;  // a and c may be in 16 bits
+using PlainPart = GemmPartOf<Number>;
 // Two vectors of b, one of a, and as many accumulators as are left of 16 or 32 registers.
-constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : kLanes == 4 ? 12 : 4;
+constexpr int kTileRows = sizeof(Vec) == 64 ? 14 : sizeof(Vec) == 32 ? 6 : sizeof(Vec) == 16 ? 12 : 4;
 
 struct Floats {
   static constexpr bool kBegun = false;
-  using Of = float;
+  using Of = Number;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #if defined(__FMA__) && !defined(ROOFLINE_SIMDE) && !defined(ROOFLINE_SCALAR)
     // From an intrinsic the compiler moves the sums of a whole tile between registers, and a third of them to the stack.
-    asm("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
+    if constexpr (kHalves)
+      asm("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
+    else
+      asm("vfmadd231pd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
     return c;
 #else
     return fma(a, b, c);
@@ -37,6 +46,7 @@ struct Floats {
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add(a, b); }
 };
 
+#if !defined(ROOFLINE_DOUBLES)
 // Of words of two 16-bit numbers. Exact.
 struct Integers {
   static constexpr bool kBegun = false;
@@ -44,23 +54,24 @@ struct Integers {
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_pairs(a, b, c); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add_words(a, b); }
 };
+#endif
 
-// What is in registers: fp32, or the words of int8.
+// What is in registers: fp32 or fp64, or the words of int8.
 template <class Arithmetic>
 struct WideStrip {
   static constexpr bool kWide = true, kBegun = Arithmetic::kBegun;
-  static constexpr Index kRowBytes = kWidth * 4;
+  static constexpr Index kRowBytes = kWidth * kNumberBytes;
   using Sum = Arithmetic;
   ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
-    const float* const p = reinterpret_cast<const float*>(b) + (base + u) * kWidth;
+    const Number* const p = reinterpret_cast<const Number*>(b) + (base + u) * kWidth;
     low = load(p), high = load(p + kLanes);
   }
 };
 
 // A row of a strip of c: a store that crosses lines waits for each of them.
 ROOFLINE_INLINE void fetch_row(const char* c) {
-  for (Index line = 0; line < 4 * kWidth; line += 64) fetch_to_write(c + line);
-  fetch_to_write(c + 4 * kWidth - 1);
+  for (Index line = 0; line < kNumberBytes * kWidth; line += 64) fetch_to_write(c + line);
+  fetch_to_write(c + kNumberBytes * kWidth - 1);
 }
 
 // sums[Rows][Halves] of a[Rows][n] b[n][Halves kLanes], while memory is fetched: a line every Apart bytes, `ahead` bytes further
@@ -123,20 +134,20 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
 // Bytes of b that `few` has on their way, and takes from one stream after the other: each gives its share.
 constexpr Index kInFlight = 8192;
 constexpr Index kShorter = 6656;  // the same of one stream, of which every line is fetched: no whole number of pages
-ROOFLINE_INLINE Index in_flight(const GemmPart& part) { return kInFlight / part.streams.count; }
+ROOFLINE_INLINE Index in_flight(const PlainPart& part) { return kInFlight / part.streams.count; }
 
 // Rows of a that meet b at a time.
-ROOFLINE_INLINE Index rows_at_once(const GemmPart& part) {
-  return part.row_words() % GemmKernels::kPageWords ? kTileRows : least(kTileRows, GemmKernels::kPageRows);
+ROOFLINE_INLINE Index rows_at_once(const PlainPart& part) {
+  return part.row_words() % GemmKernelsOf<Number>::kPageWords ? kTileRows : least(kTileRows, GemmKernels::kPageRows);
 }
-ROOFLINE_INLINE bool is_read_once(const GemmPart& part) { return part.streams.count == 1 && part.rows <= rows_at_once(part); }
+ROOFLINE_INLINE bool is_read_once(const PlainPart& part) { return part.streams.count == 1 && part.rows <= rows_at_once(part); }
 
 // into[Rows][kWidth] += a[Rows][n] b[n][kWidth]. Tiles that share a chunk share the requests for the next one, `fetch` bytes from `next`
 // on every four rows of b. A busy memory drops those to the second cache, and none to the first: these come later, for what is still
 // missing.
 template <class B, bool Ahead, bool ToL1, int Rows>
-void add_product(const GemmPart& part, const float* a, const char* b, Index n, float* into, const char* next, Index fetch) {
-  constexpr bool kSparse = Rows * 4 * kWidth <= GemmKernels::kMostSparseRows * B::kRowBytes && 4 * B::kRowBytes >= 256;
+void add_product(const PlainPart& part, const Number* a, const char* b, Index n, Number* into, const char* next, Index fetch) {
+  constexpr bool kSparse = Rows * kNumberBytes * kWidth <= GemmKernels::kMostSparseRows * B::kRowBytes && 4 * B::kRowBytes >= 256;
   Vec sums[Rows][2];
   using Word = typename B::Sum::Of;
   const Plain<Word> words{reinterpret_cast<const Word*>(a), part.row_words()};
@@ -151,21 +162,21 @@ void add_product(const GemmPart& part, const float* a, const char* b, Index n, f
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
-      float* const p = into + r * kWidth + half * kLanes;
+      Number* const p = into + r * kWidth + half * kLanes;
       store(p, B::Sum::plus(load(p), sums[r][half]));
     }
 }
 
 // Where the sums of a tile end. c holds those of earlier blocks of inner, and of this one where `to` is null.
 struct Target {
-  float* c;
+  Number* c;
   Index c_stride;
   void* to;  // in 16 bits, rows `to_stride` apart
   Index to_stride;
   Stored to_stored;
   int columns;         // up to kWidth
   bool first;          // c holds nothing yet
-  const float* begun;  // of the first: what sums begin with, or null
+  const Number* begun;  // of the first: what sums begin with, or null
 };
 
 // step(row, half, lanes) for all vectors of a tile that `columns` reaches, unrolled: an index that varies keeps sums in memory.
@@ -193,18 +204,18 @@ ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][Halves], Element* to, Inde
 // a[Rows][n] b[n][columns] to its target. Halves: 1 where the first vector of a strip holds all columns. Lies: a is no panel, but
 // rows of words `stride` apart.
 template <class B, int Halves, bool Lies, int Rows>
-void tile(const float* a, [[maybe_unused]] Index stride, const char* b, Index n, const Target& target, const char* next,
+void tile(const Number* a, [[maybe_unused]] Index stride, const char* b, Index n, const Target& target, const char* next,
           Index fetch) {
   using Sum = typename B::Sum;
   Vec sums[Rows][Halves];
   const auto* const written = static_cast<const char*>(target.to ? target.to : target.c);
-  const Index row_bytes = target.to ? 2 * target.to_stride : 4 * target.c_stride;
+  const Index row_bytes = target.to ? 2 * target.to_stride : kNumberBytes * target.c_stride;
   if constexpr (Lies)
     multiply<B, 0>(Plain<typename Sum::Of>{reinterpret_cast<const typename Sum::Of*>(a), stride}, b, n, sums, fetch, next, written,
                        row_bytes);
   else
     multiply<B, 0>(Panel<Rows>{a}, b, n, sums, fetch, next, written, row_bytes);
-  const auto plus = [&](const float* from, Index stride, int columns) __attribute__((always_inline)) {
+  const auto plus = [&](const Number* from, Index stride, int columns) __attribute__((always_inline)) {
     each_vector<Rows, Halves>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
       sums[r][half] = Sum::plus(sums[r][half], get(from + r * stride + half * kLanes, lanes, zero()));
     });
@@ -212,9 +223,11 @@ void tile(const float* a, [[maybe_unused]] Index stride, const char* b, Index n,
   const int columns = target.columns;
   if (Sum::kBegun && target.begun) plus(target.begun, 0, Halves * kLanes);
   if (!target.first) plus(target.c, target.c_stride, columns);
-  if (!target.to) return put_sums(sums, target.c, target.c_stride, columns);
-  if (target.to_stored == Stored::bf16) return put_sums(sums, static_cast<Bf16*>(target.to), target.to_stride, columns);
-  put_sums(sums, static_cast<Fp16*>(target.to), target.to_stride, columns);
+  if (!kHalves || !target.to) return put_sums(sums, target.c, target.c_stride, columns);
+  if constexpr (kHalves) {
+    if (target.to_stored == Stored::bf16) return put_sums(sums, static_cast<Bf16*>(target.to), target.to_stride, columns);
+    put_sums(sums, static_cast<Fp16*>(target.to), target.to_stride, columns);
+  }
 }
 
 // The function for each number of rows.
@@ -243,7 +256,7 @@ ROOFLINE_INLINE void in_tiles(Index rows, Part part, Index most = kTileRows) {
 
 // The sums of all rows with a chunk of a strip in registers' format: sums[rows][kWidth] += a[rows][n] b[n][kWidth].
 template <class B, bool Ahead>
-ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* b, Index n, float* sums) {
+ROOFLINE_INLINE void add_rows(const PlainPart& part, const Number* a, const char* b, Index n, Number* sums) {
   const Index together = rows_at_once(part), tiles = (part.rows + together - 1) / together;
   const Index fetch = Ahead && tiles > 1 ? (4 * B::kRowBytes / tiles + 63) / 64 * 64 : 0;
   const char* next = b + in_flight(part);
@@ -263,7 +276,7 @@ void few(const Part& part) {
   const auto* const b = static_cast<const char*>(part.b);
   const auto strips = [&](Index first, Index step, Index n) {  // n of them at once
     for (Index i = 0; i < n; ++i) {
-      const float* const begun = Strips::begun(part, b + (first + i * step) * bytes);
+      const Number* const begun = Strips::begun(part, b + (first + i * step) * bytes);
       for (Index at = 0; at < sums; at += kLanes) store(part.workspace + i * sums + at, begun ? load(begun + at % kWidth) : zero());
     }
     for (Index k = 0, end; k < part.inner; k = end) {
@@ -286,16 +299,17 @@ void few(const Part& part) {
 
 // [part.rows, n] of a from column k on, in panels of tiles.
 template <class Element>
-void pack_panels_of(const GemmPart& part, Index k, Index n, float* panels) {
+void pack_panels_of(const PlainPart& part, Index k, Index n, Number* panels) {
   const auto* const a = static_cast<const Element*>(part.a) + k;
   in_tiles(part.rows, [&](Index row, Index rows) { pack_panel(a + row * part.inner, part.inner, rows, n, panels + row * n); });
 }
 template <class Sum>
-void pack_panels(const GemmPart& part, Index k, Index n, float* panels) {
-  const auto pack = part.a_stored == Stored::bf16   ? pack_panels_of<Bf16>
-                    : part.a_stored == Stored::fp16 ? pack_panels_of<Fp16>
-                                                    : pack_panels_of<typename Sum::Of>;
-  pack(part, k, n, panels);
+void pack_panels(const PlainPart& part, Index k, Index n, Number* panels) {
+  if constexpr (kHalves) {
+    if (part.a_stored == Stored::bf16) return pack_panels_of<Bf16>(part, k, n, panels);
+    if (part.a_stored == Stored::fp16) return pack_panels_of<Fp16>(part, k, n, panels);
+  }
+  pack_panels_of<typename Sum::Of>(part, k, n, panels);
 }
 
 // Rows of b whose stores are in flight together; of narrower strips, which the first cache holds, more.
@@ -309,14 +323,14 @@ void block(const Part& part) {
   const bool direct = part.rows <= Strips::kMostDirect;
   const Index bytes = Strips::bytes(part);
   const auto* const b = static_cast<const char*>(part.b);
-  float* const wide = part.workspace;  // [inner_block, kWidth], where b is no fp32
-  float* const packed = wide + (B::kWide ? 0 : part.inner_block * kWidth);
+  Number* const wide = part.workspace;  // [inner_block, kWidth], where b is no fp32
+  Number* const packed = wide + (B::kWide ? 0 : part.inner_block * kWidth);
   const Later *later = part.later, *const all_later = later + GemmPart::kLater;
   Index ahead = 0;  // bytes of it that are on their way
   for (Index k = 0; k < part.inner; k += part.inner_block) {
     const Index n = least(part.inner_block, part.inner - k);
     const bool last = part.to && k + n == part.inner;
-    const float* const panels = part.panels ? part.panels + k * part.rows : packed;
+    const Number* const panels = part.panels ? part.panels + k * part.rows : packed;
     if (!part.panels && !part.lies) pack_panels<typename B::Sum>(part, k, n, packed);
     for (Index s = part.first; s < part.last; ++s) {
       const char* const strip = b + s * bytes;
@@ -338,7 +352,7 @@ void block(const Part& part) {
         (own ? fetched : ahead) += n / 4 * fetch;
         char* const to = last ? static_cast<char*>(part.to) + (row * part.to_stride + s * kWidth) * 2 : nullptr;
         const auto meet = [&](auto tile, const void* rows_of_b, Index i, Index some) __attribute__((always_inline)) {
-          const float* const a = part.lies ? static_cast<const float*>(part.a) + row * part.inner + k : panels + row * n;
+          const Number* const a = part.lies ? static_cast<const Number*>(part.a) + row * part.inner + k : panels + row * n;
           tile(a + i * (part.lies ? 1 : rows), part.inner, static_cast<const char*>(rows_of_b), some,
                {part.c + row * part.c_stride + s * kWidth, part.c_stride, i + some == n ? to : nullptr, part.to_stride, part.to_stored,
                 columns, k + i == 0, k + i == 0 ? Strips::begun(part, strip) : nullptr},

@@ -28,8 +28,9 @@ constexpr std::int64_t kMostRowParts = 64;   // of a group that each thread pack
 // on each thread rather copies them a line further apart.
 constexpr std::int64_t kSharingRows = 5, kCopyColumns = 2048;
 
+template <class Number>
 std::int64_t number_bytes(Stored type, bool fp32) {
-  return fp32 || type == Stored::fp32 ? 4 : type == Stored::int8 || type == Stored::fp8_e4m3 ? 1 : 2;
+  return fp32 || type == Stored::fp32 ? sizeof(Number) : type == Stored::int8 || type == Stored::fp8_e4m3 ? 1 : 2;
 }
 
 // What a thread prepared for itself in this launch. A cache line written by another core takes longer to fetch than to make again.
@@ -55,27 +56,37 @@ Choice<GemmKernels> choose_gemm([[maybe_unused]] Stored type) {
   return choose<GemmKernels>(ROOFLINE_TABLES(gemm));
 }
 
-void widen_rows(const GemmKernels& table, Stored type, bool fp32, const void* a, std::int64_t rows, std::int64_t inner, float* to) {
+Choice<GemmKernelsOf<double>> choose_doubles() { return choose<GemmKernelsOf<double>>(ROOFLINE_TABLES(gemm_doubles)); }
+
+template <class Number>
+void widen_rows(const GemmKernelsOf<Number>& table, Stored type, bool fp32, const void* a, std::int64_t rows, std::int64_t inner,
+                Number* to) {
   const std::int64_t numbers = table.numbers[index(type)], words = words_of(table, type, inner), whole = inner / numbers, over = inner % numbers;
-  const std::int64_t size = number_bytes(type, fp32);
+  const std::int64_t size = number_bytes<Number>(type, fp32);
   const auto widen = fp32 && numbers > 1 ? table.pair : table.widen[index(fp32 ? Stored::fp32 : type)];
   const auto* from = static_cast<const char*>(a);
   if (words == whole && !over) return widen(from, to, rows * words);  // nothing is filled up
   for (std::int64_t row = 0; row < rows; ++row, from += inner * size, to += words) {
     widen(from, to, whole);
-    std::fill(to + whole, to + words, 0.0f);
+    std::fill(to + whole, to + words, Number{0});
     alignas(8) char last[8] = {};
     std::copy_n(from + whole * numbers * size, over * size, last);
     if (over) widen(last, to + whole, 1);
   }
 }
 
-void widen_words(const GemmKernels& table, Stored type, bool fp32, const void* row, std::int64_t inner, std::int64_t k,
-                 std::int64_t n, float* to) {
+template void widen_rows(const GemmKernels&, Stored, bool, const void*, std::int64_t, std::int64_t, float*);
+template void widen_rows(const GemmKernelsOf<double>&, Stored, bool, const void*, std::int64_t, std::int64_t, double*);
+
+template <class Number>
+void widen_words(const GemmKernelsOf<Number>& table, Stored type, bool fp32, const void* row, std::int64_t inner, std::int64_t k,
+                 std::int64_t n, Number* to) {
   const std::int64_t numbers = table.numbers[index(type)], first = k * numbers;
-  const auto* const from = static_cast<const char*>(row) + first * number_bytes(type, fp32);
+  const auto* const from = static_cast<const char*>(row) + first * number_bytes<Number>(type, fp32);
   widen_rows(table, type, fp32, from, 1, std::min(n * numbers, inner - first), to);
 }
+
+template void widen_words(const GemmKernels&, Stored, bool, const void*, std::int64_t, std::int64_t, std::int64_t, float*);
 
 Stored stored(DType dtype, const char* op) {
   switch (dtype) {
@@ -87,12 +98,12 @@ Stored stored(DType dtype, const char* op) {
   }
 }
 
-Blocks blocks_of(int width, int tile_rows, int multiple, const Caches& caches) {
+Blocks blocks_of(int width, int tile_rows, int multiple, const Caches& caches, int number_bytes) {
   // By tiles a third of the first cache is for a strip, beside what comes of a and sums; half of the second for a block of both.
   const bool tiles = multiple > 1;
   const std::int64_t strip_bytes = tiles ? caches.l1_bytes / 3 : caches.l2_bytes / 8;
-  const std::int64_t inner = std::clamp<std::int64_t>(strip_bytes / (4 * width) / 16 * 16, 64, 1024);
-  const std::int64_t rows = tiles ? caches.l2_bytes / 2 / (4 * (inner + kPartColumns)) : caches.l2_bytes * 3 / 4 / (4 * inner);
+  const std::int64_t inner = std::clamp<std::int64_t>(strip_bytes / (number_bytes * width) / 16 * 16, 64, 1024);
+  const std::int64_t rows = tiles ? caches.l2_bytes / 2 / (4 * (inner + kPartColumns)) : caches.l2_bytes * 3 / 4 / (number_bytes * inner);
   return {inner, std::clamp<std::int64_t>(rows / tile_rows * tile_rows, 4 * tile_rows, tiles ? 512 : 384)};
 }
 
@@ -144,9 +155,12 @@ Streams read_streams(Device& device, const std::string& what, std::int64_t rows,
   }));
 }
 
-TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
-  const Stored type = problem.dtype == DType::fp8_e4m3 ? Stored::fp8_e4m3 : stored(problem.dtype, "tiled");  // of operands only
-  const auto [isa, table] = choose_gemm(type);
+namespace {
+
+template <class Number>
+TiledGemm plan_with(const TiledProblem& problem, Device& device, Stored type, Choice<GemmKernelsOf<Number>> choice) {
+  constexpr std::int64_t kNumber = sizeof(Number);
+  const auto [isa, table] = choice;
   const std::int64_t numbers = table->numbers[index(type)];
   const std::int64_t rows = problem.rows, columns = problem.columns;
   const std::int64_t inner = words_of(*table, type, problem.inner);
@@ -169,15 +183,15 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
 
   const bool few = !problem.unpack && rows <= GemmKernels::kMostFewRows;
   if (few) plan.streams = read_streams(device, isa, rows);
-  const bool words_lie = numbers * size_bytes(problem.dtype) == 4 && !problem.a_is_fp32 && problem.inner == inner * numbers;
+  const bool words_lie = numbers * size_bytes(problem.dtype) == kNumber && !problem.a_is_fp32 && problem.inner == inner * numbers;
   const bool lies = !few && words_lie && table->lies(strips);
-  const Blocks most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
+  const Blocks most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches(), kNumber);
   // Tiles of some rows wait for memory: they read a strip to its end, and their sums stay in registers.
-  const bool whole = table->own_sums && rows <= kWholeRows && (rows + table->width) * inner * 4 <= device.caches().l2_bytes / 2;
+  const bool whole = table->own_sums && rows <= kWholeRows && (rows + table->width) * inner * kNumber <= device.caches().l2_bytes / 2;
   plan.inner_block = few ? 0 : whole ? inner : inner_block_of(inner, most.inner, table->multiple);
   // Many rows: some at a time, whose a is packed by all threads before it meets b.
   const std::int64_t tile_rows = table->tile_rows;
-  const std::int64_t fitting = std::max(kPackedBytes / (4 * inner) / tile_rows, most.rows / tile_rows) * tile_rows;
+  const std::int64_t fitting = std::max(kPackedBytes / (kNumber * inner) / tile_rows, most.rows / tile_rows) * tile_rows;
   const std::int64_t turns = few ? 1 : parts_of(rows, fitting), turn_rows = parts_of(parts_of(rows, tile_rows), turns) * tile_rows;
   const std::int64_t turn_most = std::min(rows, turn_rows);
   const std::int64_t wanted = kPartsPerThread * device.threads();
@@ -208,25 +222,26 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
       few ? table->few_floats(rows) : table->width * plan.inner_block + table->sums_floats(plan.row_block, part_columns);
   Take take = problem.take;
   const Stored c_stored = problem.c_dtype == DType::fp32 ? Stored::fp32 : stored(problem.c_dtype, "tiled");
-  const std::int64_t c_size = size_bytes(problem.c_dtype);
-  if (few && c_stored != Stored::fp32)
-    take = [narrow = table->narrow[index(c_stored)], c = static_cast<char*>(problem.c)](
-               float* sums, std::int64_t at, std::int64_t n) { narrow(sums, c + at * 2, n); };
+  const std::int64_t c_size = c_stored == Stored::fp32 ? kNumber : size_bytes(problem.c_dtype);
+  if constexpr (kNumber == sizeof(float))
+    if (few && c_stored != Stored::fp32)
+      take = [narrow = table->narrow[index(c_stored)], c = static_cast<char*>(problem.c)](
+                 float* sums, std::int64_t at, std::int64_t n) { narrow(sums, c + at * 2, n); };
   const bool own_sums = take || (c_stored != Stored::fp32 && !(table->own_sums && !few));
-  const std::int64_t sums = whole_pages(floats * 4);  // where they begin
-  const std::int64_t unpacked = sums + (own_sums ? whole_pages(product({plan.row_block, part_columns, 4}, "tiled: sums")) : 0);
+  const std::int64_t sums = whole_pages(floats * kNumber);  // where they begin
+  const std::int64_t unpacked = sums + (own_sums ? whole_pages(product({plan.row_block, part_columns, kNumber}, "tiled: sums")) : 0);
   const std::int64_t thread_bytes =
       unpacked + (problem.unpack ? whole_pages(product({parts_of(strips, column_parts), strip_bytes}, "tiled: a part of b")) : 0);
   // Few rows are widened once by each thread; of many fp8 and words, but for those that lie so in a, before a block of them is
   // packed, to rows of whole lines.
   const Stored a_stored = problem.a_is_fp32 ? Stored::fp32 : type;
-  const bool spread = few && inner % GemmKernels::kPageWords == 0 && rows >= kSharingRows && columns >= kCopyColumns;
+  const bool spread = few && inner % GemmKernelsOf<Number>::kPageWords == 0 && rows >= kSharingRows && columns >= kCopyColumns;
   const bool widened = spread || (!words_lie && (numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few)));
   const bool words = widened || words_lie;
-  const std::int64_t wide_stride = few ? inner + (spread ? 16 : 0) : whole_lines(plan.inner_block);  // of its rows
-  const std::int64_t wide_bytes = widened ? whole_pages(product({plan.row_block, wide_stride, 4}, "tiled: bytes of a in fp32")) : 0;
-  const std::int64_t part_bytes = few || lies ? 0 : product({part_rows, inner, 4}, "tiled: packed a");
-  const bool near = !problem.unpack && plan.packed_bytes + part_rows * inner * 4 <= device.caches().l2_bytes / 2;
+  const std::int64_t wide_stride = few ? inner + (spread ? 64 / kNumber : 0) : whole_lines(plan.inner_block);  // of its rows
+  const std::int64_t wide_bytes = widened ? whole_pages(product({plan.row_block, wide_stride, kNumber}, "tiled: bytes of a in fp32")) : 0;
+  const std::int64_t part_bytes = few || lies ? 0 : product({part_rows, inner, kNumber}, "tiled: packed a");
+  const bool near = !problem.unpack && plan.packed_bytes + part_rows * inner * kNumber <= device.caches().l2_bytes / 2;
   // Each thread packs what it reads where no other one reads these rows: it waits for none then. Or where a is small.
   const bool small = turns == 1 && wide_bytes + row_parts * part_bytes <= device.caches().l2_bytes / 4;
   const bool alone = part_bytes && group_rows <= kMostRowParts && (small || groups == device.threads());
@@ -235,31 +250,31 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   plan.workspace_bytes = (thread_bytes + wide_bytes) * device.threads() + product({panel_bytes, copies}, "tiled: copies of a");
   const std::shared_ptr<void> memory = workspace(device, plan.workspace_bytes);
   // Rows that each thread has widened, then what is packed.
-  auto* const wide = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + thread_bytes * device.threads());
-  float* const panels = wide + wide_bytes / 4 * device.threads();
-  const std::int64_t copy_floats = alone ? panel_bytes / 4 : 0;  // from one thread's to the next one's
+  auto* const wide = reinterpret_cast<Number*>(static_cast<char*>(memory.get()) + thread_bytes * device.threads());
+  Number* const panels = wide + wide_bytes / kNumber * device.threads();
+  const std::int64_t copy_floats = alone ? panel_bytes / kNumber : 0;  // from one thread's to the next one's
 
   plan.launch = [=, table = table, take = std::move(take), finish = problem.finish](Queue& queue) {
     Pool& threads = pool(queue);
-    const std::int64_t a_size = problem.a_is_fp32 ? 4 : size_bytes(problem.dtype);
+    const std::int64_t a_size = number_bytes<Number>(type, problem.a_is_fp32);
     const auto own = [&](int worker, std::int64_t at) { return static_cast<char*>(memory.get()) + worker * thread_bytes + at; };
     const auto part_of = [&](int worker, std::int64_t in_turn, std::int64_t row_part) {
       const Range turn = share(rows, static_cast<int>(in_turn), static_cast<int>(turns), tile_rows);
       const Range rows_of_part = share(turn.size(), static_cast<int>(row_part), static_cast<int>(row_parts), row_multiple);
-      GemmPart part{};
+      GemmPartOf<Number> part{};
       part.a = static_cast<const char*>(problem.a) + (turn.first + rows_of_part.first) * problem.inner * a_size;
       part.lies = lies, part.near = near;
-      part.panels = panel_bytes ? panels + worker * copy_floats + row_part % packed_parts * part_bytes / 4 : nullptr;
+      part.panels = panel_bytes ? panels + worker * copy_floats + row_part % packed_parts * part_bytes / kNumber : nullptr;
       part.rows = rows_of_part.size(), part.inner = inner, part.inner_block = plan.inner_block;
       part.a_stored = words ? Stored::fp32 : a_stored;
       part.streams = plan.streams;
       return std::pair(part, turn.first + rows_of_part.first);
     };
-    const auto pack = [&](int worker, GemmPart part, std::int64_t block) {
+    const auto pack = [&](int worker, GemmPartOf<Number> part, std::int64_t block) {
       const std::int64_t k = block * plan.inner_block, n = std::min(plan.inner_block, inner - k);
-      float* const to = const_cast<float*>(part.panels) + k * table->panel_rows(part.rows);
+      Number* const to = const_cast<Number*>(part.panels) + k * table->panel_rows(part.rows);
       if (!widened) return table->pack_a(part, k, n, to);
-      float* const rows_of_block = wide + worker * wide_bytes / 4;
+      Number* const rows_of_block = wide + worker * wide_bytes / kNumber;
       for (std::int64_t row = 0; row < part.rows; ++row)
         widen_words(*table, type, problem.a_is_fp32, static_cast<const char*>(part.a) + row * problem.inner * a_size, problem.inner,
                     k, n, rows_of_block + row * wide_stride);
@@ -281,7 +296,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
         auto [part, row] = part_of(worker, i + group % together, row_part);
         if (part.rows == 0) return;  // a last turn may be of fewer tiles than parts
         if (few && widened) {
-          float* const to = wide + worker * wide_bytes / 4;
+          Number* const to = wide + worker * wide_bytes / kNumber;
           const std::int64_t left = std::exchange(prepared[worker].widened, true) ? 0 : rows;
           for (std::int64_t i = 0; i < left; ++i)
             widen_rows(*table, type, problem.a_is_fp32, static_cast<const char*>(problem.a) + i * problem.inner * a_size, 1,
@@ -303,9 +318,9 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
             problem.unpack(first, last, own(worker, unpacked));
         }
         const std::int64_t c_at = (row * columns + column) * c_size;
-        part.c = reinterpret_cast<float*>(own_sums ? own(worker, sums) : c + c_at);
+        part.c = reinterpret_cast<Number*>(own_sums ? own(worker, sums) : c + c_at);
         if (!take && c_stored != Stored::fp32) part.to = c + c_at, part.to_stride = columns, part.to_stored = c_stored;
-        part.workspace = reinterpret_cast<float*>(own(worker, 0));
+        part.workspace = reinterpret_cast<Number*>(own(worker, 0));
         part.columns = n, part.c_stride = own_sums ? n : columns;
         part.last = last - first;
         if (!few && !problem.unpack && item % group_rows == group_rows - 1 && last < strips)  // the thread goes on to other columns
@@ -313,13 +328,22 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
         (few ? table->few : table->block)[index(type)](part);
         for (std::int64_t r = 0; r < part.rows; ++r) {
           const std::int64_t at = (row + r) * columns + column;
-          if (take) take(part.c + r * n, at, n);
+          if constexpr (kNumber == sizeof(float))
+            if (take) take(part.c + r * n, at, n);
           if (finish) finish(at, n);
         }
       });
     }
   };
   return plan;
+}
+
+}  // namespace
+
+TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
+  if (problem.dtype == DType::fp64) return plan_with(problem, device, Stored::fp32, choose_doubles());
+  const Stored type = problem.dtype == DType::fp8_e4m3 ? Stored::fp8_e4m3 : stored(problem.dtype, "tiled");  // of operands only
+  return plan_with(problem, device, type, choose_gemm(type));
 }
 
 }  // namespace roofline::cpu

@@ -18,11 +18,11 @@ namespace roofline::cpu {
 using Take = std::function<void(float* sums, std::int64_t at, std::int64_t n)>;
 
 struct TiledProblem {
-  DType dtype;  // of a and b: fp32, bf16, fp16, int8 or fp8_e4m3
+  DType dtype;  // of a and b: fp32, bf16, fp16, int8, fp8_e4m3 or fp64
   std::int64_t rows, columns, inner;
   const void* a;  // [rows, inner]
   const void* b;  // [inner, columns], constant: packed in bind
-  void* c;        // [rows, columns]: fp32, of int8 int32, or in 16 bits; nothing where there is `take`
+  void* c;        // [rows, columns]: fp32, of int8 int32, of fp64 fp64, or in 16 bits; nothing where there is `take`
   Finish finish = {};  // while a cache holds them
   bool a_is_fp32 = false;          // whatever b is
   DType c_dtype = DType::fp32;  // or bf16 or fp16: then parts of the sums are rounded in a cache
@@ -49,6 +49,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device);
 
 // The fastest kernels for this type of b.
 Choice<GemmKernels> choose_gemm(Stored type);
+Choice<GemmKernelsOf<double>> choose_doubles();  // of fp64
 
 // How this CPU multiplies few rows by b fastest: measured once for a device, with one row, some and most of them.
 Streams read_streams(Device& device, Isa isa, std::int64_t rows);
@@ -62,17 +63,21 @@ inline std::string prefetch_of(const Streams& streams) {
 }
 
 // Words of a strip of b, and of a row of a, with so many numbers along inner.
-inline std::int64_t words_of(const GemmKernels& table, Stored type, std::int64_t inner) {
+template <class Number>
+std::int64_t words_of(const GemmKernelsOf<Number>& table, Stored type, std::int64_t inner) {
   const std::int64_t numbers = table.numbers[static_cast<int>(type)] * table.multiple;
   return (inner + numbers - 1) / numbers * table.multiple;
 }
 
-// `rows` of a, in fp32 or as b, in what the kernels of b's type read: fp32, or words filled up with 0.
-void widen_rows(const GemmKernels& table, Stored type, bool fp32, const void* a, std::int64_t rows, std::int64_t inner, float* to);
+// `rows` of a, in fp32 or as b, in what the kernels of b's type read: numbers, or words filled up with 0.
+template <class Number>
+void widen_rows(const GemmKernelsOf<Number>& table, Stored type, bool fp32, const void* a, std::int64_t rows, std::int64_t inner,
+                Number* to);
 
 // Words [k, k + n) of one row.
-void widen_words(const GemmKernels& table, Stored type, bool fp32, const void* row, std::int64_t inner, std::int64_t k,
-                 std::int64_t n, float* to);
+template <class Number>
+void widen_words(const GemmKernelsOf<Number>& table, Stored type, bool fp32, const void* row, std::int64_t inner, std::int64_t k,
+                 std::int64_t n, Number* to);
 
 // How the kernels know a dtype. Throws Unsupported for one that they do not.
 Stored stored(DType dtype, const char* op);
@@ -84,7 +89,7 @@ inline int index(Stored stored) { return static_cast<int>(stored); }
 struct Blocks {
   std::int64_t inner, rows;
 };
-Blocks blocks_of(int width, int tile_rows, int multiple, const Caches& caches);
+Blocks blocks_of(int width, int tile_rows, int multiple, const Caches& caches, int number_bytes = 4);
 // Blocks of one size, at most `most`, which is a multiple of `multiple`.
 std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t multiple);
 

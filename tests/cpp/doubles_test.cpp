@@ -89,8 +89,11 @@ TEST(Doubles, ArithmeticAndComparisons) {
 
 TEST(Doubles, RowsBecomeColumns) {
   Vec rows[kLanes];
-  for (int i = 0; i < kLanes; ++i)
-    for (int j = 0; j < kLanes; ++j) rows[i][j] = 10 * i + j;
+  for (int i = 0; i < kLanes; ++i) {
+    Lanes row;
+    for (int j = 0; j < kLanes; ++j) row[j] = 10 * i + j;
+    rows[i] = load(row.data());
+  }
   const Lanes sums = lanes(reduce_add(rows));
   transpose(rows);
   for (int i = 0; i < kLanes; ++i) {

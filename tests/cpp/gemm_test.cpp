@@ -19,6 +19,7 @@ namespace roofline::cpu {
 extern const GemmKernels gemm_emulated;
 #endif
 extern const GemmKernels gemm_simde, gemm_pairs_simde, gemm_quads_simde;
+extern const GemmKernelsOf<double> gemm_doubles_simde;
 
 namespace {
 
@@ -324,6 +325,120 @@ TEST_P(GemmTest, NarrowsToTheNearestNumber) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, GemmTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
+
+// In fp64, whole numbers of up to 20 bits: products and their sums, of which fp32 would lose much, are exact.
+class GemmDoublesTest : public TableTest<GemmKernelsOf<double>> {
+ protected:
+  using Doubles = Guarded<double>;
+
+  static std::vector<double> numbers(std::int64_t n, std::uint64_t seed) {
+    std::vector<double> all(n);
+    for (std::int64_t i = 0; i < n; ++i) all[i] = std::round(random_uniform(seed, i) * 0x1p20);
+    return all;
+  }
+
+  // c [rows, columns], rows c_stride apart, is a b in the columns [first, last), and elsewhere what it was.
+  static void expect_product(const std::vector<double>& a, const std::vector<double>& b, std::int64_t b_stride, Doubles& c,
+                             std::int64_t c_stride, std::int64_t rows, std::int64_t columns, std::int64_t inner,
+                             std::int64_t first = 0, std::int64_t last = INT64_MAX) {
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t column = 0; column < (row + 1 < rows ? c_stride : columns); ++column) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < inner; ++k) sum += a[row * inner + k] * b[k * b_stride + column];
+        const bool written = column < columns && column >= first && column < last;
+        ASSERT_EQ(c[row * c_stride + column], written ? sum : -1) << "row " << row << " column " << column;
+      }
+    EXPECT_TRUE(c.guarded());
+  }
+
+  // Strips before `first` and of the last `skipped` are not written.
+  void check(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t inner_block, bool few, std::int64_t first = 0,
+             std::int64_t skipped = 0) const {
+    SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << inner << (few ? " few" : " block"));
+    const GemmKernelsOf<double>& table = *GetParam().table;
+    const std::int64_t strips = (columns + table.width - 1) / table.width, last = strips - skipped, c_stride = columns + 3;
+    // Few rows lie apart, or whole pages from one to the next.
+    const std::int64_t behind = few && inner % table.kPageWords ? 8 : 0, stride = inner + behind;
+    const std::vector<double> a = numbers(rows * inner, 1), b = numbers(inner * columns + 3, 2);
+    Doubles of_a(rows * stride, 1), packed(strips * inner * table.width), panels(few ? 1 : table.panel_rows(rows) * inner);
+    Doubles workspace(few ? table.few_floats(rows) : table.block_floats(rows, columns, inner_block));
+    for (std::int64_t row = 0; row < rows; ++row) table.widen[0](a.data() + row * inner, of_a.data() + row * stride, inner);
+    table.pack[0](b.data(), packed.data(), columns, inner, 0, strips);
+    const auto run = [&](Streams streams, bool packs, bool lies) {
+      Doubles c((rows - 1) * c_stride + columns, 5);
+      std::fill_n(c.data(), c.size(), -1);
+      GemmPartOf<double> part{.a = of_a.data(), .b = packed.data(), .c = c.data(), .workspace = workspace.data(), .rows = rows,
+                              .columns = columns, .c_stride = c_stride, .inner = inner, .behind = behind, .first = first,
+                              .last = last, .inner_block = inner_block, .lies = lies, .near = lies, .streams = streams};
+      for (std::int64_t k = 0; packs && k < inner; k += inner_block)
+        table.pack_a(part, k, std::min(inner_block, inner - k), panels.data() + k * table.panel_rows(rows));
+      if (packs) part.panels = panels.data();
+      (few ? table.few : table.block)[0](part);
+      expect_product(a, b, columns, c, c_stride, rows, columns, inner, first * table.width, last * table.width);
+    };
+    if (few)
+      for (const Streams streams : {Streams{GemmKernels::kMostStreams}, {2, true}, {1, true}, {.sparse = true}}) run(streams, false, false);
+    else
+      for (const bool packs : {false, true}) run({}, packs, false);
+    if (!few && table.lies(strips)) run({}, false, true);
+    for (Doubles* each : {&of_a, &packed, &panels, &workspace}) EXPECT_TRUE(each->guarded());
+  }
+};
+
+TEST_P(GemmDoublesTest, EveryNumberOfFewRows) {
+  for (std::int64_t rows = 1; rows <= GemmKernels::kMostFewRows; ++rows) check(rows, 9 * GetParam().table->width, 70, 0, true);
+}
+
+TEST_P(GemmDoublesTest, FewRowsWholePagesApart) {
+  for (const std::int64_t rows : {1, 8, 9, 14, 18}) check(rows, 3, 2048, 0, true);
+}
+
+TEST_P(GemmDoublesTest, EveryNumberOfRowsOfABlock) {
+  for (std::int64_t rows = 1; rows <= 2 * GetParam().table->tile_rows + 1; ++rows)
+    check(rows, 2 * GetParam().table->width, 45, 45, false);
+}
+
+TEST_P(GemmDoublesTest, SumsOfSeveralBlocks) {
+  check(2 * GetParam().table->tile_rows + 7, 2 * GetParam().table->width + 5, 200, 32, false);
+  check(19, GetParam().table->width + 5, 1024, 512, false);  // rows of whole pages
+}
+
+TEST_P(GemmDoublesTest, EveryRemainder) {
+  const int width = GetParam().table->width;
+  for (const bool few : {false, true}) {
+    for (std::int64_t columns = 1; columns <= 2 * width + 1; ++columns) check(3, columns, 33, 16, few);
+    for (const std::int64_t inner : {1, 2, 3, 4, 5, 7, 8, 9, 63, 64, 65, 130}) check(5, width + 3, inner, 64, few);
+  }
+}
+
+TEST_P(GemmDoublesTest, ARangeOfStripsWritesItsColumnsAlone) {
+  for (const bool few : {false, true}) check(7, 21 * GetParam().table->width - 1, 40, 32, few, 2, 1);
+}
+
+// b as it lies, a part of a wider matrix, and the same b packed.
+TEST_P(GemmDoublesTest, TakesBAsItLies) {
+  const GemmKernelsOf<double>& table = *GetParam().table;
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 18})
+    for (const std::int64_t columns : {1, 3, 16, 37, 600})
+      for (const std::int64_t inner : {1, 7, 8, 19, 45}) {
+        SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << inner);
+        const std::int64_t stride = columns + 5, c_stride = columns + 3, width = table.width, strips = (columns + width - 1) / width;
+        const std::vector<double> a = numbers(rows * inner, 1), b = numbers(inner * stride, 2);
+        Doubles c((rows - 1) * c_stride + columns, 1), packed(strips * inner * width), of_b((inner - 1) * stride + columns);
+        std::copy_n(b.data(), of_b.size(), of_b.data());
+        std::fill_n(c.data(), c.size(), -1);
+        table.plain[0](a.data(), of_b.data(), stride, c.data(), c_stride, rows, columns, inner);
+        expect_product(a, b, stride, c, c_stride, rows, columns, inner);
+        table.pack_wide[0](of_b.data(), stride, packed.data(), columns, inner);
+        for (std::int64_t k = 0; k < inner; ++k)
+          for (std::int64_t column = 0; column < strips * width; ++column)
+            ASSERT_EQ(packed[(column / width * inner + k) * width + column % width], column < columns ? b[k * stride + column] : 0);
+        EXPECT_TRUE(packed.guarded());
+      }
+}
+
+const std::vector<Tested<GemmKernelsOf<double>>> kTestedDoubles = {ROOFLINE_TESTED(gemm_doubles)};
+INSTANTIATE_TEST_SUITE_P(Sets, GemmDoublesTest, testing::ValuesIn(kTestedDoubles), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace roofline::cpu

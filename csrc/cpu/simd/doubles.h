@@ -1,6 +1,10 @@
 // fp64 vectors for kernel files that define ROOFLINE_DOUBLES: what the headers beside it name of fp32, in vectors that the compiler
-// maps to any instruction set. Multiply-adds round once where the set has them.
+// maps to any instruction set; parts of a vector by masks, where a set has these. Multiply-adds round once where the set has them.
 #pragma once
+
+#if defined(__AVX2__) && !defined(ROOFLINE_SIMDE)  // else the build has included an emulation already
+#include <immintrin.h>
+#endif
 
 #include <utility>
 
@@ -14,10 +18,16 @@ constexpr int kLanes = 4;
 #elif defined(__ARM_NEON) && !defined(ROOFLINE_SCALAR)
 constexpr int kLanes = 2;
 #else
+#define ROOFLINE_ONE_DOUBLE
 constexpr int kLanes = 1;
 #endif
+#if defined(ROOFLINE_ONE_DOUBLE)  // as a vector it would often go through memory
+using Vec = double;
+using Whole = std::int64_t;
+#else
 typedef double Vec __attribute__((vector_size(8 * kLanes)));
 typedef std::int64_t Whole __attribute__((vector_size(8 * kLanes)));
+#endif
 
 ROOFLINE_INLINE Vec zero() { return Vec{}; }
 ROOFLINE_INLINE Vec set1(double x) { return x - Vec{}; }  // adding 0 would change the sign of -0
@@ -27,6 +37,23 @@ ROOFLINE_INLINE Vec load(const double* p) {
   return x;
 }
 ROOFLINE_INLINE void store(double* p, Vec x) { __builtin_memcpy(p, &x, sizeof x); }
+#if defined(__AVX512F__) && !defined(ROOFLINE_SIMDE)
+ROOFLINE_INLINE Vec load_partial(const double* p, int n, Vec other) {
+  return _mm512_mask_loadu_pd(other, static_cast<__mmask8>((1u << n) - 1), p);
+}
+ROOFLINE_INLINE void store_partial(double* p, int n, Vec x) { _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << n) - 1), x); }
+#elif defined(__AVX2__) && !defined(ROOFLINE_SIMDE)
+ROOFLINE_INLINE Whole first(int n) { return Whole{0, 1, 2, 3} < n - Whole{}; }
+ROOFLINE_INLINE Vec load_partial(const double* p, int n, Vec other) {
+  return first(n) ? Vec(_mm256_maskload_pd(p, __m256i(first(n)))) : other;
+}
+ROOFLINE_INLINE void store_partial(double* p, int n, Vec x) { _mm256_maskstore_pd(p, __m256i(first(n)), x); }
+#elif defined(ROOFLINE_ONE_DOUBLE)
+ROOFLINE_INLINE Vec load_partial(const double* p, int n, Vec other) { return n > 0 ? *p : other; }
+ROOFLINE_INLINE void store_partial(double* p, int n, Vec x) {
+  if (n > 0) *p = x;
+}
+#else
 ROOFLINE_INLINE Vec load_partial(const double* p, int n, Vec other) {
   for (int i = 0; i < kLanes; ++i) other[i] = i < n ? p[i] : other[i];
   return other;
@@ -34,6 +61,7 @@ ROOFLINE_INLINE Vec load_partial(const double* p, int n, Vec other) {
 ROOFLINE_INLINE void store_partial(double* p, int n, Vec x) {
   for (int i = 0; i < n; ++i) p[i] = x[i];
 }
+#endif
 
 ROOFLINE_INLINE Vec add(Vec a, Vec b) { return a + b; }
 ROOFLINE_INLINE Vec sub(Vec a, Vec b) { return a - b; }
@@ -44,6 +72,13 @@ ROOFLINE_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
 ROOFLINE_INLINE Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
 // x where a < b, else y.
 ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) { return a < b ? x : y; }
+#if defined(ROOFLINE_ONE_DOUBLE)
+ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return a > b; }
+ROOFLINE_INLINE double reduce_add(Vec a) { return a; }
+ROOFLINE_INLINE double reduce_max(Vec a) { return a; }
+ROOFLINE_INLINE void transpose(Vec (&)[kLanes]) {}
+ROOFLINE_INLINE Vec reduce_add(const Vec (&rows)[kLanes]) { return rows[0]; }
+#else
 ROOFLINE_INLINE bool any_greater(Vec a, Vec b) {
   const Whole greater = a > b;
   std::int64_t any = 0;
@@ -75,7 +110,7 @@ ROOFLINE_INLINE void exchange(Vec (&rows)[kLanes], std::index_sequence<Lane...> 
 }
 // Rows become columns.
 ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
-  if constexpr (kLanes > 1) exchange<1>(rows, std::make_index_sequence<kLanes>());
+  exchange<1>(rows, std::make_index_sequence<kLanes>());
 }
 // Lane i is the sum of row i.
 ROOFLINE_INLINE Vec reduce_add(const Vec (&rows)[kLanes]) {
@@ -87,6 +122,7 @@ ROOFLINE_INLINE Vec reduce_add(const Vec (&rows)[kLanes]) {
   for (int i = 1; i < kLanes; ++i) columns[0] += columns[i];
   return columns[0];
 }
+#endif
 
 // 2^f for |f| <= 0.5, degree 10, minimax in relative error (2.1e-16; 4e-16 evaluated in fp64).
 constexpr double kExp2[11] = {1.0,

@@ -38,8 +38,9 @@ class _Tiled(Variant):
     """More than few rows meet b as each thread has packed its columns in the launch."""
 
     def traffic(self, problem: Bmm, plan: Facts) -> dict[str, int]:
-        wide = size_bytes((problem.batch, problem.inner, problem.columns), "fp32") * (problem.rows > FEW_ROWS)
-        return {"b packed in fp32: written, read": 2 * plan.get("packed_in_launch_bytes", wide)}
+        packed = "fp64" if problem.dtype == "fp64" else "fp32"
+        wide = size_bytes((problem.batch, problem.inner, problem.columns), packed) * (problem.rows > FEW_ROWS)
+        return {f"b packed in {packed}: written, read": 2 * plan.get("packed_in_launch_bytes", wide)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +78,9 @@ class Bmm(Scaled):
             },
         ),
         "tiled": _Tiled(
-            summary="our own kernels, sums in fp32: few rows read b as it lies, for more a thread packs its columns in the launch",
-            dtypes={"cpu": ("fp32", "fp16", "bf16")},
+            summary="our own kernels, sums in fp32 or fp64: few rows read b as it lies, for more a thread packs its columns in the "
+            "launch",
+            dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16")},
             own_products=True,
         ),
     }

@@ -110,9 +110,9 @@ class Matmul(Scaled):
             },
         ),
         "tiled": _Tiled(
-            summary="our own kernels on packed strips of b, sums in fp32 (int8: int32); few rows read b in one stream or several; "
-            "bias and activation while a cache holds c",
-            dtypes={"cpu": ("fp32", "bf16", "fp16", "int8", "fp8_e4m3")},
+            summary="our own kernels on packed strips of b, sums in fp32 (int8: int32, fp64: fp64); few rows read b in one stream "
+            "or several; bias and activation while a cache holds c",
+            dtypes={"cpu": ("fp32", "fp64", "bf16", "fp16", "int8", "fp8_e4m3")},
             own_products=True,
         ),
         "fast_accumulation": Variant(
