@@ -434,13 +434,13 @@ def test_what_cannot_run_says_why() -> None:
     with pytest.raises(Error, match="cache_state"):
         roofline.measure(Relu(elements=4), device="cpu", cache_state="hot")
     with pytest.raises(Unsupported, match="no kernel|has no"):
-        roofline.measure(Matmul(rows=8, columns=8, inner=8, dtype="fp64"), variant="tiled", device="cpu")
+        roofline.measure(Matmul(rows=8, columns=8, inner=8, dtype="tf32"), variant="tiled", device="cpu")
     with pytest.raises(OutOfMemory, match="TiB|PiB|EiB|GiB"):
         roofline.measure(Relu(elements=2**50), device="cpu")
     with pytest.raises(Unsupported, match="no stores"):
         roofline.measure(Stream(access="read", elements=100), device="cpu", variant="non_temporal")
     assert attempt(Relu(elements=2**50), device="cpu").status == "out_of_memory"
-    assert attempt(Matmul(rows=8, columns=8, inner=8, dtype="fp64"), variant="tiled", device="cpu").status == "unsupported"
+    assert attempt(Matmul(rows=8, columns=8, inner=8, dtype="tf32"), variant="tiled", device="cpu").status == "unsupported"
 
 
 def test_a_wrong_kernel_is_never_timed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
-// A matrix product with packed b, of one instruction set: what a thread does with its part of c. Sums are fp32, of int8 int32; or a, b
-// and sums are fp64, which tables of double have where those of float have fp32.
+// A matrix product with packed b, of one instruction set: what a thread does with its part of c. Sums are fp32, of int8 int32. In
+// tables of double all numbers are fp64, in the places of fp32.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct Streams {
 // one is filled up with 0. Two numbers of int8 in a word have 16 bits each, of four those of a are 128 more.
 template <class Number>
 struct GemmPartOf {
-  const void* a;     // [rows, inner]: fp32 or words; in `block` as a_stored says, and not read where there are panels
-  const void* b;     // packed: strips [(columns + width - 1) / width] of [inner, width], the last one filled up with zeros
+  const void* a;      // [rows, inner]: fp32 or words; in `block` as a_stored says, and not read where there are panels
+  const void* b;      // packed: strips [(columns + width - 1) / width] of [inner, width], the last one filled up with zeros
   Number* c;          // [rows, columns], rows c_stride apart; of int8 int32
   Number* workspace;  // [workspace_floats], of the thread
   std::int64_t rows;

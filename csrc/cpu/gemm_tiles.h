@@ -174,8 +174,8 @@ struct Target {
   void* to;  // in 16 bits, rows `to_stride` apart
   Index to_stride;
   Stored to_stored;
-  int columns;         // up to kWidth
-  bool first;          // c holds nothing yet
+  int columns;          // up to kWidth
+  bool first;           // c holds nothing yet
   const Number* begun;  // of the first: what sums begin with, or null
 };
 
