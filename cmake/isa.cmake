@@ -59,6 +59,8 @@ option(ROOFLINE_EMULATE_AMX "Run the kernels of AMX over an emulation: tests on 
 if("avx512" IN_LIST ROOFLINE_ISAS)
   roofline_extra_kernels(avx512_vnni "vpdpbusd %zmm0, %zmm1, %zmm2" fma gemm_quads quantized)
   roofline_extra_kernels(avx512_bf16 "vdpbf16ps %zmm0, %zmm1, %zmm2" fma attention_pairs backward_pairs decode_pairs gemm_pairs rows)
+  # Every CPU whose products of pairs pay has VBMI too.
+  set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/csrc/cpu/decode_pairs_kernels.cpp APPEND PROPERTY COMPILE_OPTIONS -mavx512vbmi)
   roofline_extra_kernels(avx512_fp16 "vfmadd231ph %zmm0, %zmm1, %zmm2" fma)
   set(amx_kernels attention_amx backward_amx fma_amx gemm_amx quantized_amx)
   if(ROOFLINE_EMULATE_AMX)

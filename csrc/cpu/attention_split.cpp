@@ -150,7 +150,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const bool fills = lanes > 1 && most_rows >= vectors * lanes && 4 * most_rows >= 3 * lanes_table->chunk(most_rows);
   const bool in_order = cache == Cached::bf16 && table->in_whole_rows && table->in_whole_rows(most_rows, head_dim / 2, rope_dim);
   const bool in_lanes = !fixed && std::is_same_v<Number, float> &&
-                        (lanes_table->numbers > 1 ? most_rows >= least_words && !in_order : fills);
+                        (lanes_table->numbers > 1 ? most_rows >= least_words && !in_order : fills && table->numbers == 1);
   const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, in_lanes ? 2 : 8, device);
   const std::int64_t whole_rows = Kernels::whole(most_rows);
   const std::int64_t query_numbers = (whole_rows * key_dim + 15) / 16 * 16;  // what follows is aligned
@@ -315,7 +315,7 @@ Bound split_kv(const AttentionTask& task, Device& device) {
   if (task.dtype == DType::fp64) return split_in(task, device, choose<DecodeKernels<double>>(ROOFLINE_TABLES(decode_doubles)));
 #if defined(ROOFLINE_HAVE_avx512_bf16)
   const bool even = task.head_dim % 2 == 0 && task.rope_dim % 2 == 0;
-  const bool pays = task.kv_dtype != DType::int8 || task.rows > 1;  // bytes are dearer to widen to bf16 than to fp32
+  const bool pays = task.kv_dtype != DType::int8 || task.rows > 1;  // one row of int8 is read faster through fp32
   if (task.dtype == DType::bf16 && even && pays && has_fast_bf16_pairs() && decode_pairs_avx512_bf16.attend[cache_of(task)])
     return split_in<float>(task, device, {Isa::avx512_bf16, &decode_pairs_avx512_bf16});
 #endif

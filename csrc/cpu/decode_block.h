@@ -39,6 +39,12 @@ constexpr int kNumbers<Int8Pair> = 2;
 template <>
 constexpr int kNumbers<Fp8E4m3Pair> = 2;
 #endif
+// Bytes: of each number one.
+template <class Element>
+constexpr bool kBytes = sizeof(Element) == kNumbers<Element>;
+// Whether rows are worked on in groups of 8 first, so that bytes are widened for all of them at once.
+template <class Element>
+constexpr bool kEights = kBytes<Element> && kNumbers<Element> == 2;
 template <class Element>
 ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #if defined(ROOFLINE_PAIRS)
@@ -64,10 +70,14 @@ struct Size {
   static constexpr int value = N;
 };
 
-// Calls work(row, constant of its size) for each group of rows in [first, last), where `rows` are all there are.
-template <class Work>
+// Calls work(row, constant of its size) for each group of rows in [first, last), where `rows` are all there are. Eight: groups of 8
+// come first.
+template <bool Eight = false, class Work>
 ROOFLINE_INLINE void for_groups(Index first, Index last, Index rows, Work work) {
-  for (Index row = first; row < last; row += 4) {
+  Index row = first;
+  if constexpr (Eight)
+    for (; row < last && rows - row >= 7; row += 8) work(row, Size<8>{});
+  for (; row < last; row += 4) {
     if (rows - row >= 3) work(row, Size<4>{});
     else if (rows - row == 2) work(row, Size<2>{});
     else work(row, Size<1>{});

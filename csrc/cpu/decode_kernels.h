@@ -72,7 +72,7 @@ struct DecodeKernels {
 
   // Scores, places of keys, queries as the kernels take them, and a few keys or values.
   static std::int64_t workspace_numbers(std::int64_t rows, std::int64_t key_dim) {
-    return (whole(rows) + 12) * (kKeys + 4) + (whole(rows) + 24) * (key_dim + 16);
+    return (whole(rows) + 12) * (kKeys + 4) + (whole(rows) + 24) * (key_dim + 64);
   }
   // Rows as they are worked on: 3 as 4. Results have as many.
   static std::int64_t whole(std::int64_t rows) { return rows + (rows % 4 == 3); }

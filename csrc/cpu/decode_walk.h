@@ -1,12 +1,16 @@
 // Attention of few queries: keys and values are read once, row by row. A thread reads its range in one or several address streams,
 // with or without prefetches: bind picks the quickest. Scores are dot products along the lanes; results add up row by row of V. A
 // few keys at a time meet all queries that fit in L1, so that more queries read neither K nor V again. With AVX-512 many rows go
-// another way: decode_quads.h. Everything is internal to the file that includes it.
+// another way: decode_quads.h; and bytes, where pairs of bf16 are multiplied: decode_bytes.h. Everything is internal to the file that
+// includes it.
 //
 // Results of few rows that stay in registers while columns of many values pass were slower.
 #pragma once
 
 #include "cpu/decode_tiles.h"
+#if defined(ROOFLINE_PAIRS)
+#include "cpu/decode_bytes.h"
+#endif
 #if !defined(ROOFLINE_DOUBLES) && !defined(ROOFLINE_PAIRS) && \
     (defined(ROOFLINE_SIMDE) || (defined(__AVX512F__) && defined(__AVX512DQ__)))
 #define ROOFLINE_QUADS
@@ -85,13 +89,18 @@ ROOFLINE_INLINE Seen seen_by(const Part& part, Index row) {
   return {end - part.window, end};
 }
 
+// [2][2][kKeys], behind the scores: of a block's keys and the next one's. More of the workspace follows.
+ROOFLINE_INLINE Index* places_of(const Part& part) {
+  return reinterpret_cast<Index*>(part.workspace + (part.rows + 3) / 4 * 4 * kPitch);
+}
+
 // `each` keys of every stream, the first of them `first`. Without a mask all rows see all of them.
 template <class Element>
 [[gnu::noclone]] void walk(const Part& part, Index streams, Index first, Index each, bool masked) {
   const Index head_dim = part.head_dim / kNumbers<Element>, rope_dim = part.rope_dim / kNumbers<Element>;
   const Index rows = part.rows, all = streams * each;
   Number* const s = part.workspace;  // of each group [kPitch][its rows]
-  Index* const places = reinterpret_cast<Index*>(s + (rows + 3) / 4 * 4 * kPitch);  // [2][2][kKeys]: of this block and the next
+  Index* const places = places_of(part);
   // Where rows do not fit in L1 together, a block meets them in turn, and should stay in L2.
   const Index key_bytes = static_cast<Index>(sizeof(Element)) * (head_dim + rope_dim + (part.v == part.k ? 0 : head_dim));
   const bool again = rows * (head_dim + rope_dim) > kRowNumbers;
@@ -159,8 +168,13 @@ template <class Element>
       continue;
     }
 #endif
-    score(part.q, rows, block, s);
-    for_groups(0, rows, rows, [&](Index row, auto size) __attribute__((always_inline)) {
+#if defined(ROOFLINE_PAIRS)
+    if constexpr (kBytes<Element>)
+      score_bytes(part.q, rows, block, s);
+    else
+#endif
+      score(part.q, rows, block, s);
+    for_groups<kEights<Element>>(0, rows, rows, [&](Index row, auto size) __attribute__((always_inline)) {
       constexpr int kRows = decltype(size)::value;
       Seen seen[kRows];
       for (int r = 0; r < kRows; ++r) seen[r] = seen_at(row + r, n, begin);
@@ -170,7 +184,12 @@ template <class Element>
       pair_weights<kRows>(s + row * kPitch, weighed);
 #endif
     });
-    value(s, rows, block, part.out);
+#if defined(ROOFLINE_PAIRS)
+    if constexpr (kBytes<Element>)
+      value_bytes(s, rows, block, part.out);
+    else
+#endif
+      value(s, rows, block, part.out);
   }
 #if defined(ROOFLINE_QUADS)
   for (Index row = 0; row < (in_quads<Element>(part) ? rows : 0); ++row) {
@@ -193,8 +212,16 @@ void put_in_order(Number* row, Index columns) {
 #endif
 
 template <class Element>
-void attend(const Part& part) {
+void attend(const Part& given) {
+  Part part = given;
   const Index rows = Kernels::whole(part.rows);
+#if defined(ROOFLINE_PAIRS)
+  if constexpr (kBytes<Element>) {
+    Number* const q = reinterpret_cast<Number*>(places_of(part) + 4 * kKeys);
+    take_chunks(part, rows, q);
+    part.q = q;
+  }
+#endif
   for (Index i = 0; i < rows * part.head_dim; ++i) part.out[i] = 0;
   Seen all = {part.first, part.last};  // what all rows see
   for (Index row = 0; row < rows; ++row) {
@@ -210,13 +237,8 @@ void attend(const Part& part) {
   walk<Element>(part, part.streams, all.first, each, false);
   walk<Element>(part, 1, rest, part.last - rest, true);
 #if defined(ROOFLINE_PAIRS)
-  for (Index row = 0; row < part.rows; ++row)  // the columns of two vectors of words go where they belong
-    for (Index d = 0; d + 2 * kLanes <= part.head_dim; d += 2 * kLanes) {
-      Number* const at = part.out + row * part.head_dim + d;
-      const Vec low = load(at), high = load(at + kLanes);
-      const Vec first = _mm512_shuffle_f32x4(low, high, 0x44), second = _mm512_shuffle_f32x4(low, high, 0xEE);
-      store(at, _mm512_shuffle_f32x4(first, first, 0xD8)), store(at + kLanes, _mm512_shuffle_f32x4(second, second, 0xD8));
-    }
+  for (Index row = 0; row < part.rows; ++row)  // the columns of some vectors of words go where they belong
+    swap_fours<kBytes<Element> ? 4 : 2, 4>(part.out + row * part.head_dim, part.head_dim, part.out + row * part.head_dim);
 #endif
 #if defined(ROOFLINE_QUADS)
   for (Index row = 0; row < (in_quads<Element>(part) ? part.rows : 0); ++row)

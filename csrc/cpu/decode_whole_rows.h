@@ -8,9 +8,9 @@
 namespace roofline::cpu {
 namespace {
 
-// Rows of queries that these kernels take. Two groups of four would widen the same bytes twice.
+// Rows of queries that these kernels take; none over bytes, which two groups of four would widen twice.
 template <class Element>
-constexpr Index kMostWholeRows = !kLongTiles || sizeof(Element) == 1 ? 0 : sizeof(Element) == kNumbers<Element> ? 4 : 8;
+constexpr Index kMostWholeRows = !kLongTiles || kBytes<Element> ? 0 : 8;
 
 // Whether these kernels take so many rows of queries, whose keys have so many elements.
 template <class Element>

@@ -148,7 +148,8 @@ bool has(Isa isa) { return allowed().has(isa) && cpu_has(isa) && refused(isa).em
 bool has_fast_bf16_pairs() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  return has(Isa::avx512_bf16) && !__builtin_cpu_is("intel");  // Intel's take two cycles, as two multiply-adds in fp32 do
+  // Intel's take two cycles, as two multiply-adds in fp32 do. The kernels are compiled for VBMI too, which all others have.
+  return has(Isa::avx512_bf16) && __builtin_cpu_supports("avx512vbmi") && !__builtin_cpu_is("intel");
 #else
   return false;
 #endif

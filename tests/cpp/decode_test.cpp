@@ -164,6 +164,27 @@ TEST_P(DecodeTest, QueriesAndResultsOf16Bits) {
   }
 }
 
+TEST_P(DecodeTest, QueriesOfBf16OverBytes) {
+  const auto check = [&](const Shape& shape) {
+    check_of<Bf16, Int8>(table(), shape);
+    check_of<Bf16, Fp8>(table(), shape);
+  };
+  for (std::int64_t group = 1; group <= 24; ++group) check({.group = group, .seq_q = 1, .seq_kv = 200, .head_dim = 64});
+  for (const std::int64_t keys : {1, 2, 15, 17, 193, 400})
+    for (const std::int64_t head_dim : {2, 16, 32, 34, 62, 96, 128, 130, 256})
+      for (const std::int64_t group : {keys % 5 + 1, keys % 7 + 7})
+        check({.group = group, .seq_q = 1, .seq_kv = keys, .head_dim = head_dim});
+  for (const std::int64_t queries : {1, 2, 5, 8})
+    for (const std::int64_t page : {0, 16})
+      check({.group = 2, .seq_q = queries, .seq_kv = 700, .head_dim = 72, .causal = true, .window = queries == 2 ? 0 : 250,
+             .page_size = page, .sinks = true, .softcap = queries == 5 ? 5.0 : 0.0, .ranges = 3});
+  for (const auto& [head_dim, rope_dim] : {std::pair{512, 64}, {200, 40}, {6, 2}})
+    for (const std::int64_t group : {1, 4, 21})
+      for (const std::int64_t ranges : {1, 2, 3})
+        check({.group = group, .seq_q = 1, .seq_kv = 3 * kStep + 7, .head_dim = head_dim, .rope_dim = rope_dim, .ranges = ranges,
+               .shared = group == 4});
+}
+
 TEST_P(DecodeTest, MasksAndRangesThatSomeRowsDoNotSee) {
   for (const std::int64_t queries : {2, 5, 8}) {
     check({.group = 1, .seq_q = queries, .seq_kv = queries, .head_dim = 24, .causal = true});

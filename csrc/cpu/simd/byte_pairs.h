@@ -1,0 +1,53 @@
+// Numbers of 8 bits as words of bf16 for products of pairs, 64 at a time, by tables of their bytes: for AVX512_VBMI. Everything is
+// internal to the file that includes it.
+#pragma once
+
+#include <type_traits>
+
+#include "cpu/simd/integers.h"
+
+namespace {
+
+// The two bytes of bf16 numbers, by the lower 7 bits of a byte.
+struct BytesOfBf16 {
+  alignas(64) std::uint8_t low[128], high[128];
+};
+// n 2^exponent in bf16, 0 < n <= 128.
+constexpr int bf16_of(int n, int exponent) {
+  int place = 7;
+  for (; n < 128; n *= 2) --place;
+  return (127 + exponent + place) * 128 + n - 128;
+}
+// Magnitudes: of int8 at 0 that of -128, of fp8 2^-8 of its own.
+constexpr int magnitude(const Int8Pair*, int bits) { return bf16_of(bits ? bits : 128, 0); }
+constexpr int magnitude(const Fp8E4m3Pair*, int bits) {
+  const int exponent = bits >> 3, fraction = bits & 7;
+  if (bits == 0 || bits == 127) return bits ? 0x7FC0 : 0;
+  return exponent ? bf16_of(8 + fraction, exponent - 18) : bf16_of(fraction, -17);
+}
+template <class Pair>
+constexpr BytesOfBf16 bytes_of_bf16() {
+  BytesOfBf16 all = {};
+  for (int bits = 0; bits < 128; ++bits) {
+    const int number = magnitude(static_cast<const Pair*>(nullptr), bits);
+    all.low[bits] = static_cast<std::uint8_t>(number & 255), all.high[bits] = static_cast<std::uint8_t>(number >> 8);
+  }
+  return all;
+}
+// Words of the numbers of 64 bytes: of the first eight of every 16, and of the others.
+template <class Pair>
+ROOFLINE_INLINE void widen_64(__m512i x, Vec& first, Vec& second) {
+  static constexpr BytesOfBf16 kTables = bytes_of_bf16<Pair>();
+  constexpr bool kInt8 = std::is_same_v<Pair, Int8Pair>;
+  const __m512i size = kInt8 ? _mm512_abs_epi8(x) : x;
+  const __mmask64 some = kInt8 ? _mm512_test_epi8_mask(x, x) : ~__mmask64{0};
+  const auto look_up = [&](const std::uint8_t* table) __attribute__((always_inline)) {
+    return _mm512_maskz_permutex2var_epi8(some, _mm512_load_si512(table), size, _mm512_load_si512(table + 64));
+  };
+  const __m512i low = look_up(kTables.low);
+  const __m512i high = _mm512_ternarylogic_epi32(look_up(kTables.high), x, _mm512_set1_epi8(-128), 0xF8);  // a | (b & c)
+  first = _mm512_castsi512_ps(_mm512_unpacklo_epi8(low, high));
+  second = _mm512_castsi512_ps(_mm512_unpackhi_epi8(low, high));
+}
+
+}  // namespace
