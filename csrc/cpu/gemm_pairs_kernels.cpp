@@ -1,10 +1,11 @@
-// Matrix products of bf16 by an instruction that adds two products to a sum: for sets that have it beside those of gemm_kernels.cpp.
-// A word of a strip, and of a row of a, is two numbers along inner. Both products are rounded once, to nearest even, and denormals
-// count as 0.
+// Matrix products of bf16 and fp8 by an instruction that adds two products of bf16 to a sum: for sets that have it beside those of
+// gemm_kernels.cpp. A word of a strip, and of a row of a, is two numbers along inner. Both products are rounded once, to nearest even,
+// and denormals count as 0.
 #include "cpu/gemm_kernels.h"
 
 #include "cpu/gemm_plain.h"
 #include "cpu/gemm_strips.h"
+#include "cpu/simd/byte_pairs.h"
 #include "cpu/words.h"
 
 namespace roofline::cpu {
@@ -16,6 +17,41 @@ struct Bf16Pairs {
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_bf16_pairs(a, b, c); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add(a, b); }
 };
+
+// Words of fp8, in the order in which `widen_64` takes them.
+struct Fp8Strip {
+  static constexpr bool kWide = false;
+  static constexpr Index kRowBytes = kWidth * 2;
+  using Sum = Bf16Pairs;
+  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
+    widen_64<Fp8E4m3Pair>(_mm512_loadu_si512(b + (base + u) * kRowBytes), low, high);
+  }
+};
+
+void pack_fp8(const void* from, void* packed, Index columns, Index inner, Index first, Index last) {
+  pack_pairs<std::uint8_t>(from, packed, columns, inner, first, last);
+  const Index words = (inner + 1) / 2;
+  auto* const fours = static_cast<std::uint64_t*>(packed);  // columns of a row of words: the first 16 are every other four
+  for (Index row = first * words; row < last * words; ++row) {
+    std::uint64_t in_order[8];
+    __builtin_memcpy(in_order, fours + row * 8, 64);
+    for (int i = 0; i < 8; ++i) fours[row * 8 + i] = in_order[i % 2 * 4 + i / 2];
+  }
+}
+
+// n words of 256 times as much.
+void widen_fp8(const void* x, float* y, Index n) {
+  for (Index i = 0; i < n; i += kLanes) {
+    const Index some = least(kLanes, n - i);
+    float numbers[2 * kLanes];
+    for (int half = 0; half < 2; ++half) {
+      const int lanes = static_cast<int>(most(least(kLanes, 2 * some - half * kLanes), 0));
+      store(numbers + half * kLanes,
+            mul(get(static_cast<const Fp8E4m3*>(x) + 2 * i + half * kLanes, lanes, zero()), set1(0x1p16f)));
+    }
+    pair_words(numbers, y + i, some);
+  }
+}
 
 // Two rows of b.
 struct PairOfRows : Bf16Pairs {
@@ -38,17 +74,17 @@ struct PairOfRows : Bf16Pairs {
 extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
     kWidth,
     kTileRows,
-    {0, 2},
+    {0, 2, 0, 0, 2},
     1,
-    {nullptr, pack_pairs<std::uint16_t>},
-    {nullptr, few<Rows<WideStrip<Bf16Pairs>>>},
-    {nullptr, block<Rows<WideStrip<Bf16Pairs>>>},
+    {nullptr, pack_pairs<std::uint16_t>, nullptr, nullptr, pack_fp8},
+    {nullptr, few<Rows<WideStrip<Bf16Pairs>>>, nullptr, nullptr, few<Rows<Fp8Strip>>},
+    {nullptr, block<Rows<WideStrip<Bf16Pairs>>>, nullptr, nullptr, block<Rows<Fp8Strip>>},
     pack_panels<Bf16Pairs>,
     1,
     0,
     {nullptr, pack_strips<1>},
     {nullptr, plain<PairOfRows>},
-    {nullptr, copy_words},
+    {nullptr, copy_words, nullptr, nullptr, widen_fp8},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
     pair_words,
     pair_rows<kWidth>,

@@ -51,7 +51,7 @@ Choice<GemmKernels> choose_gemm([[maybe_unused]] Stored type) {
   if (type == Stored::int8 && has(Isa::avx512_vnni)) return {Isa::avx512_vnni, &gemm_quads_avx512_vnni};
 #endif
 #if defined(ROOFLINE_HAVE_avx512_bf16)
-  if (type == Stored::bf16 && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &gemm_pairs_avx512_bf16};
+  if ((type == Stored::bf16 || type == Stored::fp8_e4m3) && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &gemm_pairs_avx512_bf16};
 #endif
   return choose<GemmKernels>(ROOFLINE_TABLES(gemm));
 }
