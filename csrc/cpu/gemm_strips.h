@@ -31,9 +31,10 @@ struct Rows {
     return kBegun ? reinterpret_cast<const Number*>(strip + part.inner * B::kRowBytes) : nullptr;
   }
   ROOFLINE_INLINE Index at(const PlainPart&, Index k) { return k * B::kRowBytes; }
-  // What is read once adds up in registers for long.
+  // What is one stream adds up in registers for long; further tiles of rows find it in the second cache.
   ROOFLINE_INLINE Index after(const PlainPart& part, Index k) {
-    return least(k + (is_read_once(part) ? 1024 : in_flight(part) / B::kRowBytes), part.inner);
+    const bool lasts = part.streams.count == 1 && part.rows <= most(kMostDirect, kTileRows);
+    return least(k + (lasts ? 1024 : in_flight(part) / B::kRowBytes), part.inner);
   }
 
   // n rows of a strip in registers' format, while the bytes after them are fetched.

@@ -78,12 +78,13 @@ ROOFLINE_INLINE void fetch_row(const char* c) {
 // in b; where Apart is 0, `ahead` bytes at `next` every four steps, and every eight a row of c, which is written later. All rows
 // at once would fill the queue of what the first cache misses, and unfetched ones hold up the stores. What is Later bytes behind
 // `next` goes to the second cache, and no row of a is fetched then. Few rows add up in several phases: a multiply-add waits four
-// cycles for the one before.
+// cycles for the one before. Three and four rows of wide strips have one, as memory takes longer than they wait.
 template <class B, int Apart, Index Later = 0, bool ToL1 = false, int Rows, int Halves, class A>
 ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][Halves], Index ahead = 0,
                               const char* next = nullptr, const char* c = nullptr, Index c_row_bytes = 0) {
   using Sum = typename B::Sum;
-  constexpr int kPhases = Rows >= 3 ? 1 : Rows >= 2 ? 2 : 4;
+  constexpr bool kNarrow = !B::kWide && Rows <= 4 && 2 * Rows <= kTileRows;
+  constexpr int kPhases = Rows == 1 ? 4 : Rows == 2 || kNarrow ? 2 : 1;
   Vec acc[kPhases][Rows][Halves];
 #pragma GCC unroll 4
   for (auto& phase : acc)
@@ -259,7 +260,7 @@ template <class B, bool Ahead>
 ROOFLINE_INLINE void add_rows(const PlainPart& part, const Number* a, const char* b, Index n, Number* sums) {
   const Index together = rows_at_once(part), tiles = (part.rows + together - 1) / together;
   const Index fetch = Ahead && tiles > 1 ? (4 * B::kRowBytes / tiles + 63) / 64 * 64 : 0;
-  const char* next = b + in_flight(part);
+  const char* next = b + n * B::kRowBytes;
   const auto& add = Ahead && part.streams.to_l1 ? OfRows::kAdd<B, Ahead, Ahead> : OfRows::kAdd<B, Ahead, false>;
   in_tiles(part.rows, [&](Index row, Index rows) {
     add[rows - 1](part, a + row * part.row_words(), b, n, sums + row * kWidth, next, fetch);

@@ -7,6 +7,8 @@
 namespace roofline::cpu {
 namespace {
 
+// Bytes of one stream that are on their way to the first cache: fewer arrive late. No whole number of pages.
+constexpr Index kOfOneStream = 12800;
 constexpr float kBase = 254;  // of digits: what is left of a rounded number is at most half of it, which 8 bits hold
 
 // in registers = kUnit n + kOffset, for the number n that is meant.
@@ -48,7 +50,8 @@ struct NibblePairs {
   static constexpr float kUnit = 1, kOffset = 8;
   using Sum = Integers;
   ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
-    const auto* const p = reinterpret_cast<const std::uint32_t*>(b + base * kRowBytes) + u / 2 * kLanes;
+    const auto* p = reinterpret_cast<const std::uint32_t*>(b + base * kRowBytes) + u / 2 * kLanes;
+    asm("" : "+r"(p));  // else the compiler loads once for both rows, and keeps that on the stack
     low = nibble_pairs(p, u % 2 * 2), high = nibble_pairs(p, u % 2 * 2 + 1);
   }
 };
@@ -117,14 +120,10 @@ struct Groups {
     return least(k + (kChunk<B> << part.longer), end_of_group(part, k));
   }
 
-  // Where b is one stream, one tile of rows meets a whole strip, and several meet in turn what stays in the first cache.
-  ROOFLINE_INLINE bool is_met_once(const QuantizedPart& part) { return part.streams.count == 1 && part.rows <= kMostRows; }
-  ROOFLINE_INLINE Index after(const QuantizedPart& part, Index k) {
-    if (is_met_once(part)) return part.inner;
-    Index end = after_chunk(part, k);
-    while (kFixed && part.streams.count == 1 && end < part.inner && end - k < 2 * kMostChunk<B>) end = after_chunk(part, end);
-    return end;
-  }
+  // Where b is one stream, a tile of rows meets a whole strip; the tiles that follow find it in the second cache. Strips that become
+  // fp32 for several tiles stay in the first, chunk by chunk.
+  ROOFLINE_INLINE bool meets_whole(const QuantizedPart& part) { return part.streams.count == 1 && (kFixed || part.rows <= kMostRows); }
+  ROOFLINE_INLINE Index after(const QuantizedPart& part, Index k) { return meets_whole(part) ? part.inner : after_chunk(part, k); }
 
   // What a half of a strip's columns takes away from what is in registers, and then multiplies, in a group that begins at p.
   ROOFLINE_INLINE void factors(const QuantizedPart& part, const char* p, int half, Vec& scale, Vec& origin) {
@@ -171,16 +170,17 @@ struct Groups {
                                  const Place& at, Index n, Vec (&into)[Rows][2]) {
     constexpr bool kLight = kDigits * Rows <= 3 && B::kRowBytes == 4 * kWidth;
     constexpr Index kManyRows = 16, kNear = 6144;  // hardware fetches these, as in add_product, but not where groups are short
-    const Index step = sums_stride(part), ahead = is_met_once(part) ? kShorter : in_flight(part);
+    const bool whole = meets_whole(part);
+    const Index step = sums_stride(part), ahead = whole ? kOfOneStream : in_flight(part);
     const char* const group = strip + at.header;
     const char* const b = strip + at.numbers;
     const Plain<float> words{a + at.a, plane(part)};
     Vec sums[kDigits * Rows][2];
-    if (kLight && is_met_once(part) && n >= kManyRows) {
+    if (kLight && whole && n >= kManyRows) {
       multiply<B, 256>(words, b, n, sums, kNear);
     } else {
       fetch_header(part, strip, at, ahead);
-      multiply<B, 64>(words, b, n, sums, ahead);
+      multiply<B, 64, 0, true>(words, b, n, sums, ahead);
     }
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {

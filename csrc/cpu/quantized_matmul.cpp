@@ -23,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostColumns = 512;   // of a part: packing a block of a costs 1 or 2 % of what it is used for
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr int kMostWidth = 64;
+constexpr std::int64_t kMostBesidePairs = 96;  // rows: more gain from weights that are rounded to bf16 for all of them
 constexpr std::int64_t kDigitColumns = 512;  // fewer gain less from digits of few rows than making these costs
 // Numbers of a that a thread rather prepares again than wakes others, and fetches what they have written.
 constexpr std::int64_t kMadeAgain = 1024;
@@ -131,26 +132,28 @@ const FixedPoint& fixed_point_of(const QuantizedMatmul& problem, const Quantized
   const auto& fixed = table.fixed[which_of(problem)];
   if (problem.dtype == DType::fp32) return fixed[2];
   if (tiles_for(problem, table)) return fixed[1];
-  // Two digits meet weights of 8 bits as they lie; but memory gives these faster to two to four rows that widen them to pairs, and
-  // 4 bits to one row. Digits need fewer instructions for 4 bits, but a tile of them holds half as many rows.
+  // Two digits need fewer instructions for 4 bits, but a tile of them holds half as many rows, and memory gives these faster to one
+  // row of pairs. Weights of 8 bits meet digits as they lie; but memory gives them faster to rows that widen them to pairs.
   const std::int64_t rows = problem.rows;
-  const bool wide = problem.columns >= kDigitColumns;
-  const bool digits = problem.b_dtype == DType::int8 ? rows > 4 || (rows < 2 && wide) : rows > 1 && rows < 6 && wide;
+  const bool digits = problem.b_dtype == DType::int4 && rows > 1 && rows < 6 && problem.columns >= kDigitColumns;
   return fixed[digits && fixed[1].numbers ? 1 : 0];
 }
 
-// Whether a of 16 bits becomes 16-bit fixed point: up to two tiles of rows, beside whose sums what takes weights of 4 bits apart
-// needs the registers of two rows. More rows are faster in strips of pairs, made once for all of them. Not on NEON for 8 bits:
-// two products of pairs are four instructions there, and two of fp32. Few rows of fp32 become digits: three instructions multiply
-// four numbers, not four, and b is taken apart in a third of the instructions, or in none; 8 bits of few columns gain
-// less by that than one row of digits costs.
+// Whether a of 16 bits becomes 16-bit fixed point, whose products take as long as those of bf16 and half as long as those of fp32.
+// Products of bf16 need no scales between groups, so many rows gain more by them than weights rounded to bf16 cost, and by tiles
+// some rows do. NEON needs four instructions for two products of pairs, and two of fp32: there weights of 4 bits gain for few rows,
+// as they are taken apart faster. Few rows of fp32 become digits: three instructions multiply four numbers, not four, and b is
+// taken apart in a third of the instructions, or in none; 8 bits of few columns gain less by that than one row of digits costs.
 bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, const QuantizedKernels& table) {
   if (tiles_for(problem, table)) return true;
-  const std::int64_t most = std::max(table.tile_rows, 2 * (table.tile_rows - 2));
   if (problem.dtype == DType::fp32)
     return fixed_point_of(problem, table).numbers && problem.rows <= GemmKernels::kMostFewRows &&
            (problem.b_dtype == DType::int4 || problem.rows > 1 || problem.columns >= kDigitColumns);
-  return problem.rows <= most && (problem.b_dtype == DType::int4 || isa != Isa::neon);
+  if (isa == Isa::neon && problem.b_dtype == DType::int8) return false;
+  const GemmKernels& bf16 = *choose_gemm(Stored::bf16).table;
+  const bool in_pairs = problem.dtype == DType::bf16 && bf16.numbers[index(Stored::bf16)] > 1, in_tiles = in_pairs && bf16.multiple > 1;
+  if (in_tiles || isa == Isa::neon || isa == Isa::scalar) return problem.rows <= std::max(table.tile_rows, 2 * (table.tile_rows - 2));
+  return !in_pairs || problem.rows <= kMostBesidePairs;
 }
 
 // Measured on strips of one group of 4 bits: its scales of bf16 are as long as four of its rows.
@@ -173,8 +176,11 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner, strips = packing.strips;
 
   const QuantizedTiles* const tiles = tiles_for(problem, *table);
+  const FixedPoint* const as = &fixed_point_of(problem, *table);
   const bool few = fixed || rows <= GemmKernels::kMostFewRows;
-  const Streams streams = few && !tiles ? streams_of_few_bits(*table, device) : Streams{};
+  // In fixed point several tiles of rows take longer than memory does.
+  const bool waits = few && !tiles && (!fixed || rows * as->digits <= table->tile_rows);
+  const Streams streams = waits ? streams_of_few_bits(*table, device) : Streams{};
   const bool summed = fixed || rows <= table->tile_rows;  // a over chunks of groups
   // The longer a chunk is, the fewer times its sums meet scales: up to what is in flight.
   const int most_longer = summed ? 2 : 0;
@@ -182,11 +188,10 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   while (longer < most_longer && streams.count << longer < GemmKernels::kMostStreams) ++longer;
   const std::int64_t chunk = table->chunk[which] << longer;
   // In fixed point: planes of a, with scales beside the sums.
-  const FixedPoint* const as = &fixed_point_of(problem, *table);
   const std::int64_t words = fixed ? as->words(problem.group, problem.groups) : 0;  // of a row
   const Blocks most = blocks_of(table->width, table->tile_rows, 1, device.caches());
   const std::int64_t tile_rows = tiles ? QuantizedTiles::kRows : table->tile_rows;
-  const std::int64_t most_rows = tiles ? std::max(device.caches().l2_bytes / 2 / (4 * words), tile_rows) : few ? rows : most.rows;
+  const std::int64_t most_rows = fixed ? std::max(device.caches().l2_bytes / 2 / (4 * words), tile_rows) : few ? rows : most.rows;
   const std::int64_t row_parts = parts_of(rows, most_rows);
   const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), row_parts);
   const std::int64_t least_parts = few ? 1 : parts_of(strips, kMostColumns / table->width);
@@ -194,14 +199,16 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   const std::int64_t most_parts =
       few ? std::max<std::int64_t>(strips / streams.count, std::min<std::int64_t>(strips, device.threads())) : strips;
   const std::int64_t column_parts = std::min(std::max(least_parts, wanted), most_parts);
-  const std::int64_t row_block = std::min(rows, parts_of(parts_of(rows, tile_rows), row_parts) * tile_rows);
+  const std::int64_t row_multiple = fixed && !tiles ? 1 : tile_rows;  // of a part
+  const std::int64_t row_block = std::min(rows, parts_of(parts_of(rows, row_multiple), row_parts) * row_multiple);
   const std::int64_t inner_block = few ? 0 : std::min(inner, most.inner);
   const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
   const std::int64_t sums = whole_pages((few ? plain.few_floats(row_block) : plain.block_floats(row_block, part_columns, inner_block)) * 4);
   const std::int64_t thread_bytes = sums + (rounded ? whole_pages(product({row_block, part_columns, 4}, "quantized_matmul: sums")) : 0);
-  // Few rows: a in fp32, and its sums over groups.
+  // Few rows: a in fp32, of fixed point a row at a time, and its sums over groups.
   const bool widened = few && type != Stored::fp32;
-  const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "quantized_matmul: a in fp32")) : 0;
+  const std::int64_t wide_rows = fixed ? device.threads() : rows;
+  const std::int64_t wide_bytes = widened ? whole_pages(product({wide_rows, inner, 4}, "quantized_matmul: a in fp32")) : 0;
   const std::int64_t sums_of_row = summed ? problem.groups * parts_of(problem.group, chunk) : 0;
   const std::int64_t sums_of_a = product({rows, sums_of_row, 4}, "quantized_matmul: sums of a");
   const std::int64_t scales_of_a = fixed ? sums_of_a : 0;
@@ -239,18 +246,20 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
       return reinterpret_cast<decltype(first)>(reinterpret_cast<char*>(first) + (alone ? worker * copy_bytes : 0));
     };
     const auto prepare = [&](int worker, const Range& own) {
-      const float* from = static_cast<const float*>(problem.a) + own.first * inner;
-      if (widened) {
-        float* const to = copy_of(wide, worker) + own.first * inner;
-        plain->widen[index(type)](static_cast<const char*>(problem.a) + own.first * inner * 2, to, own.size() * inner);
-        from = to;
+      for (std::int64_t row = own.first; row < own.last; ++row) {
+        const auto* from = static_cast<const float*>(problem.a) + row * inner;
+        if (widened) {
+          float* const to = copy_of(wide, worker) + (fixed ? worker : row) * inner;
+          plain->widen[index(type)](static_cast<const char*>(problem.a) + row * inner * 2, to, inner);
+          from = to;
+        }
+        float* const sums_to = copy_of(of_a, worker) + row * sums_of_row;
+        if (fixed)
+          as->fix(from, copy_of(fixed_a, worker) + row * words, copy_of(scales, worker) + row * sums_of_row, sums_to, 1, inner,
+                  problem.group, chunk);
+        else if (summed)
+          table->add_up(from, sums_to, 1, inner, problem.group, chunk);
       }
-      float* const sums_to = copy_of(of_a, worker) + own.first * sums_of_row;
-      if (fixed)
-        as->fix(from, copy_of(fixed_a, worker) + own.first * words, copy_of(scales, worker) + own.first * sums_of_row, sums_to, own.size(),
-            inner, problem.group, chunk);
-      else if (summed)
-        table->add_up(from, sums_to, own.size(), inner, problem.group, chunk);
     };
     const bool prepares = widened || summed;
     if (prepares && !alone)
@@ -260,7 +269,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
     const auto run = tiles ? tiles->few[which][as->digits - 2] : fixed ? as->few : few ? table->few[which] : table->block[which];
     threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
       const std::int64_t row_part = item % row_parts, column_part = item / row_parts;
-      const Range own = share(rows, static_cast<int>(row_part), static_cast<int>(row_parts), tile_rows);
+      const Range own = share(rows, static_cast<int>(row_part), static_cast<int>(row_parts), row_multiple);
       const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
       const std::int64_t column = first * table->width, n = std::min(last * table->width, columns) - column;
       char* const own_memory = static_cast<char*>(memory.get()) + worker * thread_bytes;
@@ -359,9 +368,9 @@ std::vector<KernelEntry> quantized_matmul_kernels() {
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
   return {own(DType::fp32, "our own kernels: b of 8 or 4 bits packed in bind and taken apart in registers; sums in fp32; few rows "
                            "of a become three digits of int8 where four products are one instruction, and with AMX more rows"),
-          own(DType::bf16, "as fp32, with a read in bf16; few rows of a become 16-bit fixed point, with AMX two digits of int8; of "
+          own(DType::bf16, "as fp32, with a read in bf16; up to 96 rows of a become 16-bit fixed point, with AMX two digits of int8; of "
                            "many rows b is rounded to bf16 where there are kernels for pairs"),
-          own(DType::fp16, "as fp32, with a read in fp16; few rows of a become 16-bit fixed point, with AMX all rows two digits of int8")};
+          own(DType::fp16, "as fp32, with a read in fp16; a becomes 16-bit fixed point, with AMX two digits of int8")};
 }
 
 }  // namespace roofline::cpu
