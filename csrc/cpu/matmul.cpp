@@ -52,7 +52,7 @@ std::vector<KernelEntry> matmul_kernels() {
           own(DType::fp16, "our own kernels: as fp32, with b read in fp16 and all arithmetic in fp32"),
           own(DType::int8, "our own kernels: as fp32, with products of 16 bits in pairs and sums in int32, exact"),
           own(DType::fp64, "our own kernels: as fp32, with all numbers in fp64"),
-          own(DType::fp8_e4m3, "our own kernels: as fp32, with b read in fp8 and all arithmetic in fp32; a is widened once")};
+          own(DType::fp8_e4m3, "our own kernels: as fp32, with b read in fp8 and all arithmetic in fp32, or products of bf16 pairs; a is widened once")};
 }
 
 }  // namespace roofline::cpu
