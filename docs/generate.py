@@ -82,7 +82,8 @@ def first_figures() -> str:
     points = github_table([table.headers[i] for i in at], [[row[i] for i in at] for row in table.rows[:32]], str)
     return (
         f"`benchmarks/record --readme` measured this on {machine_title(machine)}.\nThe variants are the default ones and `naive`; "
-        f"all are in its\n[report](benchmarks/results/{folder.name}/report.md).\n\n{points}"
+        f"all are in its\n[report](benchmarks/results/{folder.name}/report.md).\n"
+        f"Fields at their defaults are left out: `roofline run bmm --help` lists those of bmm.\n\n{points}"
     )
 
 

@@ -13,7 +13,7 @@ from example import CACHES, bandwidth, bracket, fma, launch, measurement
 
 from roofline.errors import Error
 from roofline.machine import Machine
-from roofline.operators import OPERATORS, Attention, Matmul, Operator, Softmax
+from roofline.operators import OPERATORS, Attention, CachedAttention, Matmul, Operator, Softmax
 from roofline.report import default_points, explain, load, render, report, tables
 from roofline.report.files import begin, finish
 from roofline.report.formulas import Term, flops_formulas, tensor_formulas, traffic_formulas
@@ -374,6 +374,9 @@ def test_brief_problem_names_what_is_not_default() -> None:
     assert brief_problem(decode) == "seq_q=1 seq_kv=8192 fp32"
     assert brief_problem(square) == "kv_heads=2 seq_len=256 fp32"
     assert brief_problem(point(Attention(), "tiled", 1)) == "fp32"
+    assert brief_problem(point(Attention(heads=32, kv_heads=8), "tiled", 1)) == "heads=32 kv_heads=8 fp32"
+    assert brief_problem(point(Attention(heads=32), "tiled", 1)) == "heads=32 fp32"
+    assert brief_problem(point(CachedAttention(kv_heads=32), "tiled", 1)) == "kv_heads=32 bf16"
     rows = compact_table([point(Attention(seq_q=n, seq_kv=n), "tiled", 1) for n in (1024, 2048)]).rows
     assert [r[1] for r in rows] == ["seq_len=1024 fp32", "seq_len=2048 fp32"], "a field that varies is shown, default or not"
 

@@ -58,9 +58,9 @@ def brief_problem(m: Measurement, always: frozenset[str] = frozenset()) -> str:
     cls = OPERATORS.get(m.operator)
     if cls is None:
         return m.short_problem
-    defaults, problem = cls().to_dict(), dict(m.problem)
-    if problem.get("kv_heads") == problem.get("heads"):
-        problem.pop("kv_heads", None)
+    defaults, problem = cls().to_dict(), m.problem
+    if defaults.get("kv_heads", 0) == defaults.get("heads"):  # as many as heads, whatever their number
+        defaults["kv_heads"] = problem.get("heads")
     kept = {name: value for name, value in problem.items() if name != "dtype" and (value != defaults.get(name) or name in always)}
     letters = GEMM if problem.keys() >= GEMM.keys() else {}
     return " ".join([*(f"{letters.get(name, name)}={value}" for name, value in one_length(kept).items()), m.dtype]).strip()
