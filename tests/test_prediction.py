@@ -264,10 +264,10 @@ def test_tensor_units_are_for_products() -> None:
     assert predict(h100, Bmm(dtype="bf16")).roofs.compute_flops_per_s == 989.4e12
     norm = predict(h100, RmsNorm(dtype="bf16"))
     assert norm.roofs.compute_flops_per_s == 133.8e12
-    assert norm.notes == ("no bf16→fp32 peak is known: bf16 is used",)
+    assert norm.notes == ("no bf16→fp32 peak of the cores is known: bf16 is used",)
     b200 = predict(Machine.from_datasheet("B200"), RmsNorm(dtype="bf16"))
     assert b200.roofs.compute_flops_per_s == 75e12
-    assert b200.notes == ("no bf16 peak is known: fp32 is used",)
+    assert b200.notes == ("no bf16 peak of the cores is known: fp32 is used",)
     assert predict(h100, RmsNorm(dtype="bf16"), unit="tensor").roofs.compute_flops_per_s == 989.4e12
     assert predict(h100, Bmm(dtype="bf16"), unit="core").roofs.compute_flops_per_s == 133.8e12
     # Attention: products on tensor units, its softmax on the cores, one operation where a multiply-add counts two.

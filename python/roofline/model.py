@@ -135,13 +135,14 @@ def _compute_ceiling(
     """
     dtype, accumulator = arithmetic
     roofs = [c for c in machine.roofs("compute") if unit in (None, c.unit)]
+    of_cores = " of the cores" if unit == "core" and any(c.unit != unit for c in machine.roofs("compute")) else ""
     for name in dict.fromkeys((dtype, *WIDER.get(dtype, ()), accumulator)):
         for kept in (accumulator, None):
             if any(c.dtype == name and kept in (None, c.accumulator or c.dtype) for c in roofs):
                 ceiling = machine.compute(name, kept, unit, threads)
                 if name != dtype:
-                    return ceiling, f"no {dtype} peak is known: {ceiling.name} is used"
-                other = f"no {dtype}→{accumulator} peak is known: {ceiling.name} is used"
+                    return ceiling, f"no {dtype} peak{of_cores} is known: {ceiling.name} is used"
+                other = f"no {dtype}→{accumulator} peak{of_cores} is known: {ceiling.name} is used"
                 return ceiling, "" if kept else other
     return None
 
