@@ -106,7 +106,7 @@ def test_help_is_quick() -> None:
         (["nothing"], "there is no 'nothing'"),
         (["run"], "the following arguments are required: OPERATOR"),
         (["run", "convolution"], "there is no 'convolution'"),
-        (["run", "relu", "--rows", "3"], "unrecognized arguments: --rows 3"),
+        (["run", "relu", "--rows", "3"], "unrecognized arguments: --rows 3 (`roofline run relu --help` lists"),
         (["run", "relu", "--seq-len", "3"], "unrecognized arguments: --seq-len 3"),
         (["run", "relu", "--elements", "0"], "elements must be between 1"),
         (["run", "relu", "--elements", "-3"], "elements must be between 1"),

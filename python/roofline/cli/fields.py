@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..dtypes import dtype_name
 from ..errors import Error
 from ..operators import Operator
-from ..operators.scales import GEMM
+from ..operators.scales import GEMM, Scaled
 from ..words import ALIASES, split, whole
 from .exit_codes import checking_input
 
@@ -69,7 +70,9 @@ def add_fields(parser: argparse.ArgumentParser, operator: type[Operator], *, lis
         kind = field.type if isinstance(field.type, str) else field.type.__name__
         read = dtype_name if field.name.endswith("dtype") else READERS[kind]
         names.add(field.name)
-        shown = f"default {field.default!r}" if field.default != "" else "default: chosen by the kernel"
+        shown = f"default {field.default}" if field.default != "" else "default: chosen by the kernel"
+        if allowed := operator.allowed.get(field.name):
+            shown = f"{', '.join(map(str, allowed))} ({shown})"
         shown += f"; also {flag(letter)}" if (letter := GEMM.get(field.name)) and set(GEMM) <= set(operator.field_names()) else ""
         common: dict[str, Any] = {"dest": f"field_{field.name}", "default": argparse.SUPPRESS, "help": shown}
         if kind == "bool" and lists:
@@ -106,7 +109,12 @@ def given_fields(options: argparse.Namespace) -> dict[str, Any]:
 
 def description(operator: type[Operator]) -> str:
     """What the operator computes and what its variants do, in plain English."""
-    lines = [f"{operator.name}: {operator.summary}", "", inspect.cleandoc(operator.__doc__ or "")]
+    said = re.sub(r"\s+Raises Error for bad\s+fields\.", "", inspect.cleandoc(operator.__doc__ or ""))
+    if issubclass(operator, Scaled):
+        said = (
+            said.replace("see `scales.Scaled`", "see below") + "\n\n" + inspect.cleandoc(Scaled.__doc__ or "").partition("\n\n")[2]
+        )
+    lines = [f"{operator.name}: {operator.summary}", "", said]
     if operator.variants:
         lines += ["", "variants, slowest first:"]
     for name, variant in operator.variants.items():

@@ -44,9 +44,9 @@ class _Once(argparse._StoreAction):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with errors of our kind: one line, exit code 2. known: the flags of the command, for the parser above it."""
+    """argparse, with errors of our kind: one line, exit code 2. inner: the parsers that know the flags, for the one above them."""
 
-    known: Sequence[str] = ()
+    inner: Sequence[Parser] = ()
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -55,7 +55,8 @@ class Parser(argparse.ArgumentParser):
         self.register("action", "store", _Once)
 
     def error(self, message: str) -> NoReturn:
-        raise BadInput(f"{self._meant(message):.1000} (`{self.prog} --help` lists them all)")
+        asked = self.inner[0] if self.inner and message.startswith("unrecognized") else self
+        raise BadInput(f"{self._meant(message):.1000} (`{asked.prog} --help` lists them all)")
 
     def _meant(self, message: str) -> str:
         """The message, with what resembles a flag or a choice that is not there."""
@@ -65,7 +66,7 @@ class Parser(argparse.ArgumentParser):
             return f"{said}; use one of {', '.join(choices)}"
         if message.startswith("unrecognized arguments: --"):
             flag = re.split("[ =]", message.removeprefix("unrecognized arguments: "))[0]
-            return message + hint(flag, self.known or self._option_string_actions)
+            return message + hint(flag, [known for parser in self.inner or (self,) for known in parser._option_string_actions])
         return message
 
     def print_help(self, file: Any = None) -> None:
@@ -114,20 +115,20 @@ COMMANDS = {
 }
 
 
-def _add_operators(parser: argparse.ArgumentParser, command: str, arguments: Sequence[str], as_json: bool) -> list[str]:
-    """Nested subcommands, one per operator; returns the flags of those that `arguments` name, which have some."""
+def _add_operators(parser: argparse.ArgumentParser, command: str, arguments: Sequence[str], as_json: bool) -> list[Parser]:
+    """Nested subcommands, one per operator; returns those that `arguments` name, which have flags."""
     from ..operators import OPERATORS
     from .fields import description
 
-    known: list[str] = []
+    inner: list[Parser] = []
     nested = parser.add_subparsers(dest="operator", metavar="OPERATOR", required=True, parser_class=Parser, title="operators")
     for name, cls in OPERATORS.items():
         own = nested.add_parser(name, help=cls.summary, description=description(cls))
         if name in arguments:
             operator_flags(own, command, cls)
             talking(own, as_json)
-            known += own._option_string_actions
-    return known
+            inner.append(own)
+    return inner
 
 
 def _command(commands: Any, name: str) -> Parser:
@@ -184,13 +185,13 @@ def build(arguments: Sequence[str]) -> Parser:
             continue
         files_too = COMMANDS[name].fill is not None
         if COMMANDS[name].operator and (not files_too or _names_operator(arguments)):
-            parser.known = _add_operators(own, name, arguments, as_json)
+            parser.inner = _add_operators(own, name, arguments, as_json)
             if not files_too:
                 list_devices_flag(own, as_json, "list devices")
             continue
         _fill(own, name, arguments)
         _common(own, name, as_json)
-        parser.known = tuple(own._option_string_actions)
+        parser.inner = (own,)
     return parser
 
 
