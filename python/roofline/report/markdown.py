@@ -170,7 +170,8 @@ def prediction_lines(results: Iterable[Measurement]) -> list[str]:
         f"|error| over {found.n} points: median {fmt_percent(found.median)}, 95th percentile {fmt_percent(found.p95)}{disturbed}"
     ]
     for m in found.worst:
-        lines.append(f"{m.operator} {m.variant} ({brief(m)}, {m.cache_state}): {fmt_error(m.prediction_error)}; {why_wrong(m)}")
+        said = "; ".join(filter(None, (fmt_error(m.prediction_error), why_wrong(m))))
+        lines.append(f"{m.operator} {m.variant} ({brief(m)}, {m.cache_state}): {said}")
     return lines
 
 

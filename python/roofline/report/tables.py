@@ -26,6 +26,7 @@ UNDISTURBED = "ok"  # measurements in any other state are shown, and never avera
 WORST = 10  # predictions that are listed
 NEAR = 0.5  # a roof that allows at least this share of the limiting roof's time is one the model overlaps perfectly
 SLOWER = 0.95  # of a default's time: another variant that takes less is said to be faster
+TOLD_S, TOLD_JOINS = 1e-12, 1e-3  # costs of a kernel below these are told as 0
 KERNELS = (
     "Measured over expected time of the parts, and what is added to it, from standard problems. joins: how long threads wait "
     "for each other inside the kernel, over the time of its launches."
@@ -165,8 +166,8 @@ def kernel_table(machine: Machine) -> Table:
     for names, (problem, variant) in kernels.items():
         if found := kernel_costs(machine, problem, variant):
             factors = (f"× {fmt_number(factor)}" for factor in (found.memory, found.caches))
-            seconds = (fmt_si(x, "s") for x in (found.loop_s, found.start_s, found.cold_s))
-            joins = (f"× {fmt_number(count)}" for count in (found.joins, found.cold_joins))
+            seconds = (fmt_si(x if x >= TOLD_S else 0.0, "s") for x in (found.loop_s, found.start_s, found.cold_s))
+            joins = (f"× {fmt_number(count if count >= TOLD_JOINS else 0.0)}" for count in (found.joins, found.cold_joins))
             rows.append((*names, *factors, *seconds, *joins))
     headers = (
         "operator", "variant", "dtype", "", "in memory", "in caches", "each loop", "start", "cold start more", "joins",

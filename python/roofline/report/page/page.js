@@ -70,6 +70,12 @@
     const traces = [];
     const peak = Math.max(...ceilings.filter((c) => c.kind === "compute").map((c) => c.rate), 0) || top;
     const steepest = Math.max(...ceilings.filter((c) => c.kind === "bandwidth").map((c) => c.rate), 0);
+    const taken = [], text = Math.log10((top * 3) / low) / 34; // decades that a label is high
+    const side = (rate) => [["top left", 0.5], ["bottom left", -0.5]].find(([, up]) => {
+      const at = Math.log10(rate) + up * text, free = taken.every((other) => Math.abs(other - at) >= text);
+      if (free) taken.push(at);
+      return free;
+    })?.[0];
     for (const c of ceilings.filter((each) => each.kind === "bandwidth" || each.kind === "compute")) {
       c.modes.forEach((rate, index) => {
         const flat = c.kind === "compute";
@@ -80,9 +86,12 @@
           hovertext: hover([c.label, c.spread]), meta: "ceiling",
           line: { color: flat ? shade(c.dtype) : colour("ink"), width: index ? 0.8 : 1.6, dash: index ? "dot" : "solid" },
         });
-        if (!index && wide() && (flat || c.access === "read")) traces.push({
-          x: [flat ? right : left * 1.03], y: [flat ? rate : left * 1.03 * rate], mode: "text", text: [plain(c.label)], showlegend: false,
-          textposition: flat ? "top left" : "bottom right", textfont: { size: 10, color: flat ? shade(c.dtype) : colour("muted") },
+        if (index || !wide()) return;
+        const place = flat ? side(rate) : c.access === "read" && "bottom right";
+        const lowest = Math.min(...ceilings.filter((each) => each.level === c.level && !flat).map((each) => each.rate));
+        if (place) traces.push({
+          x: [flat ? right : left * 1.03], y: [flat ? rate * 1.03 : left * 1.03 * lowest], mode: "text", text: [plain(c.label)], showlegend: false,
+          textposition: place, textfont: { size: 10, color: flat ? shade(c.dtype) : colour("muted") },
           hoverinfo: "skip", cliponaxis: true,
         });
       });
