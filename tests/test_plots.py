@@ -415,6 +415,12 @@ def test_given_axes_are_drawn_on(name: str) -> None:
     figure.draw_without_rendering()
 
 
+def test_measurements_take_a_field_and_no_axes() -> None:
+    with pytest.raises(Error, match="of measurements, choose a field with x"):
+        plot.sweep_lines.data(results(), axes="rows=1:4")
+    assert not [r for r in plot.sweep_lines.data(results(), work="attention", x="seq_kv") if "dashed" in str(r.get("label"))]
+
+
 def test_notes_are_four_lines_at_most_and_the_rest_is_data() -> None:
     ax = plot.roofline(cpu(), results())
     lines = ax.figure._supxlabel.get_text().splitlines()

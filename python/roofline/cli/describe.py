@@ -23,7 +23,7 @@ def describe_ceilings(device: Any, depth: str) -> Iterator[str]:
     from ..ceilings import wanted, wanted_series
     from ..measurement.arena import needs
 
-    accesses = inspect.cleandoc(Stream.__doc__ or "").splitlines()[0]
+    accesses = inspect.cleandoc(Stream.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     yield f"Ceilings of {device.title} ({device.name}, {device.threads} threads). Accesses: {accesses}"
     all_ = wanted(device, depth)
     shared, apart = needs(what for _, what in all_)
@@ -43,11 +43,9 @@ def describe_ceilings(device: Any, depth: str) -> Iterator[str]:
 
 
 def describe_operators() -> Iterator[str]:
-    """Every operator, with its variants."""
-    yield "Operators"
-    for cls in OPERATORS.values():
-        yield from (f"  {line}".rstrip() for line in description(cls).splitlines())
-        yield ""
+    """What every operator computes."""
+    yield "Operators (`roofline run OPERATOR --describe` says more of one)"
+    yield from (f"  {cls.name}: {cls.summary}" for cls in OPERATORS.values())
 
 
 def describe_time(todo: Any, policy: Any, machine: Any) -> str:

@@ -123,7 +123,8 @@ def flags(parser: argparse.ArgumentParser, name: str | None = None) -> None:
         parser.description = inspect.cleandoc(picture.__doc__ or "").partition("\n\nArgs:")[0]
     else:
         for shared in ("title", "theme", "results", "dtype"):
-            parser.add_argument(f"--{shared}", dest=f"of_{shared}", help=documented(_pictures()["roofline"])[shared])
+            said = documented(_pictures()["roofline"])[shared]
+            parser.add_argument(f"--{shared}", dest=f"of_{shared}", metavar=shared.upper(), help=said)
 
 
 def named_in(arguments: Sequence[str]) -> str:

@@ -69,6 +69,8 @@ def points_of(
     results: Measured | None, work: Work | None, axes: Mapping[str, Any] | str | None, machine: Machine | None, variant: str | None
 ) -> list[Swept]:
     """The points of measurements, or of a problem over axes. Raises Error where there is none."""
+    if results is not None and axes is not None:
+        raise Error("axes are for an operator without measurements; of measurements, choose a field with x")
     found: list[tuple[Operator, str, Measurement | None]] = []
     operator = None
     if work is not None:

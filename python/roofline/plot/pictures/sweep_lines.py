@@ -67,7 +67,7 @@ def sweep_lines(
                 status = p.measured.status if of == "measured" and p.measured is not None else None
                 rows.append({"element": "point", "label": name, "of": of, **p.fields, y: value, "status": status})
     disturbed = sum(p.measured is not None and p.measured.status != "ok" for p in points)
-    notes = [*machine_notes([on]), "solid: measured; dashed: what the model expects"]
+    notes = [*machine_notes([on]), *(["solid: measured; dashed: what the model expects"] if on else [])]
     notes += [f"{disturbed} of {len(points)} points were disturbed"] if disturbed else []
     whole = all(isinstance(p.fields[field], int) for p in points)
     yield Chart(
