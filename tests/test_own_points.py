@@ -53,7 +53,7 @@ test_bad_points_are_named = refused(
     ([("mine", 8)], "point 1: got"),
     ([("mine", 8, -1)], "'mine': FLOP/s must be positive"),
     ([("mine", float("nan"), 1)], "FLOP/byte must be positive"),
-    ([("mine", 8, "fast")], "cannot read 'fast' as FLOP/s"),
+    ([("mine", 8, "fast")], "FLOP/s: cannot read 'fast'"),
     ([("mine", 8, 1, "bf17")], "dtype must be one of"),
     ([{"name": "mine", "rate": 1}], "lacks flops_per_byte"),
     ({"mine": 8}, "must be FLOP/byte and FLOP/s"),

@@ -16,6 +16,7 @@ from roofline.units import (
     fmt_shares,
     fmt_si,
     parse_bytes,
+    parse_rate,
     parse_si,
     parse_time_s,
     si_prefix,
@@ -88,6 +89,9 @@ def test_rates_and_times_are_read() -> None:
     assert parse_si("47.2GB/s", "B/s") == pytest.approx(47.2e9, rel=1e-15)
     assert parse_si("1.5 TFLOP/s", "FLOP/s") == 1.5e12
     assert parse_si("250", "FLOP/s") == 250
+    assert parse_si("1.5 TFLOPS", "FLOP/s") == parse_si("1.5TOP/s", "FLOP/s") == parse_rate("1500 GFLOP/s", "FLOP/s") == 1.5e12
+    with pytest.raises(Error, match=r"'450' has no unit: write one of GB/s"):
+        parse_rate("450", "B/s")
     assert parse_time_s("3.4us") == pytest.approx(3.4e-6, rel=1e-15)
     assert parse_time_s("3.4µs") == parse_time_s("3.4us") == parse_time_s("3.4μs")  # the micro sign and the Greek letter
     assert parse_time_s("20ms") == pytest.approx(0.02, rel=1e-15)

@@ -34,7 +34,7 @@ from .transformer import Given as Model
 from .transformer.phases import phase_named
 from .transformer.predicting import realistic
 from .transformer.records import Note
-from .units import MISSING, parse_bytes, parse_si, parse_time_s
+from .units import MISSING, parse_bytes, parse_rate, parse_time_s
 from .words import ALIASES, arguments_checked, hint, nearest, split, whole
 
 MOST = 256  # columns of one table
@@ -53,7 +53,7 @@ _DTYPES = ("weights", "activations", "kv", "quantization")
 # Options that may be words: "2us", "450GB/s", "80GB", "8".
 _READ: Mapping[str, Callable[[str], Any]] = {
     "tp": whole, "ep": whole, "threads": whole, "launch_s": parse_time_s, "overhead_s": parse_time_s,
-    "link_latency_s": parse_time_s, "link_bytes_per_s": lambda text: parse_si(text, "B/s"), "memory_bytes": parse_bytes,
+    "link_latency_s": parse_time_s, "link_bytes_per_s": lambda text: parse_rate(text, "B/s"), "memory_bytes": parse_bytes,
 }  # fmt: skip
 _SINGLE = ("plan", "utilisation")  # whose values may be mappings or have commas
 

@@ -25,6 +25,7 @@ PRINTED = 5e-5  # shares below this round to 0.00 %
 _PREFIXES = {-15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _BYTE_FACTORS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_FLOPS = re.compile(r"(?:flop/s|flops/s|flops|op/s|ops)$", re.IGNORECASE)  # as people write FLOP/s
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*(\S*)\s*")
 
 
@@ -146,10 +147,12 @@ def parse_bytes(text: str | int) -> int:
 
 def parse_si(text: str, unit: str) -> float:
     """A value in base units from text with an SI prefix: parse_si("47.2GB/s", "B/s") is 47.2e9. A bare number is in base units.
+    "500 TFLOPS" and "500 TOP/s" are 500 TFLOP/s.
 
     Raises Error for another unit or an unknown prefix.
     """
     value, given = _split(text, "2us" if unit == "s" else f"1.5 G{unit}")
+    given = _FLOPS.sub("FLOP/s", given) if unit == "FLOP/s" else given
     if not given:
         return value
     if given.endswith(unit):
@@ -158,6 +161,13 @@ def parse_si(text: str, unit: str) -> float:
             if name == prefix and math.isfinite(value * 10.0**exponent):
                 return value * 10.0**exponent
     raise Error(f"cannot read {text!r:.80}: expected a number in {unit}, with an SI prefix or none")
+
+
+def parse_rate(text: str, unit: str) -> float:
+    """As `parse_si`, of a rate: "450" alone is more likely to lack its unit than to be 450 B/s. Raises Error for it."""
+    if text.strip().replace(".", "", 1).isdigit():
+        raise Error(f"{text.strip()!r:.80} has no unit: write one of {', '.join(prefix + unit for prefix in 'GTP')}")
+    return parse_si(text, unit)
 
 
 def parse_time_s(text: str) -> float:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from ..units import parse_si, parse_time_s
+from ..units import parse_rate, parse_time_s
 from ..words import whole
 from .fields import READERS, add_aliases, listed, typed
 
@@ -78,7 +78,7 @@ def launch_flag(group: Any) -> None:
 
 def link_flag(group: Any) -> None:
     group.add_argument(
-        "--link", type=typed(lambda text: parse_si(text, "B/s")), metavar="RATE", help="bandwidth between ranks, one way: 450GB/s"
+        "--link", type=typed(lambda text: parse_rate(text, "B/s")), metavar="RATE", help="bandwidth between ranks, one way: 450GB/s"
     )
 
 

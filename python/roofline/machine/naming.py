@@ -8,13 +8,12 @@ from typing import Any
 
 from ..dtypes import dtype_name
 from ..errors import Error, is_number
-from ..units import parse_bytes, parse_si, parse_time_s
+from ..units import parse_bytes, parse_rate, parse_time_s
 from ..words import hint
 
 MOST_DEVICES = 1 << 16
 _COUNT = re.compile(r"([0-9]{1,9})\s*[xX×*]\s*(\S.*)")
 _RATE = re.compile(r"[0-9.eE+]+\s*[a-zA-Z]*B/s")
-_FLOPS = re.compile(r"(?:flop/s|flops/s|flops|op/s|ops)$", re.IGNORECASE)
 # Keys of a machine on paper beside its dtypes: the argument of `Machine.from_peaks`, and how it is written.
 KEYS: Mapping[str, str] = {
     "bandwidth": "bytes_per_s", "link": "link_bytes_per_s", "memory": "memory_bytes", "launch": "launch_s", "name": "name",
@@ -57,8 +56,9 @@ def number_of(name: str, given: Any) -> float:
     if isinstance(given, str):
         if name == "memory_bytes":
             return parse_bytes(given)
-        flops = name == "flops_per_s"
-        return parse_time_s(given) if name == "launch_s" else parse_si(_FLOPS.sub("FLOP/s", given), "FLOP/s" if flops else "B/s")
+        if name == "launch_s":
+            return parse_time_s(given)
+        return parse_rate(given, "FLOP/s" if name == "flops_per_s" else "B/s")
     if not is_number(given):
         raise Error(f"{name} must be a number or words such as '2TB/s', got {given!r:.60}")
     return given

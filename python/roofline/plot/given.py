@@ -120,7 +120,7 @@ def _number(given: Any, unit: str, where: str) -> float:
     try:
         value = parse_si(given, unit) if isinstance(given, str) else float(given)
     except (Error, TypeError, ValueError) as error:
-        raise Error(f"{where}: cannot read {given!r:.60} as {unit}: {error}") from error
+        raise Error(f"{where}: {unit}: {error}") from error
     if not (math.isfinite(value) and value > 0):
         raise Error(f"{where}: {unit} must be positive, got {given!r:.60}")
     return value

@@ -55,6 +55,10 @@ def model_of(
 
 def _plain(given: Given, dtype: Any) -> TransformerConfig:
     name = None if dtype is None else dtype_name(dtype)
+    if name not in (None, *DTYPES):
+        raise Error(
+            f"the dtype of a model is {', '.join(DTYPES)}; for {name} give quantization or weights (--quantization, --weights)"
+        )
     if isinstance(given, TransformerConfig):
         config = given
     elif isinstance(given, Mapping):
