@@ -143,6 +143,8 @@ def test_axes() -> None:
     assert notes(zen(), few()).startswith(
         "AMD EPYC 9R14 (cpu) · 2 threads · 2026-11-20 10:15 UTC · clock 3.44 GHz · points measured cold"
     )
+    own = [dataclasses.replace(few()[0], cache_state="user")]
+    assert "points measured in a state of the caller's" in notes(zen(), own)
     (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
     # Everything drawn lies inside: intensities from 0.25 (the L1 ridge) to 512 (the largest attention), the roof of 220 GFLOP/s.
     assert left < 0.25 and right > 512 and high > 220e9

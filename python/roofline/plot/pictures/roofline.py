@@ -27,7 +27,7 @@ from ..roofs import Roof, machine_line, roofs_chart
 IMPLAUSIBLE = 1.03  # a share of the bracket above this is evidence of an error, never a win
 DIFFERENT = 0.05  # bracket and ceiling further apart than this are both stated
 GIVEN = "given point"
-STATES = {"user": "in a state of the caller's"}  # of the caches, where print and file differ
+CACHES = {"user": "in a state of the caller's"}  # of the caches, where print and file differ
 NAME_LENGTH = 46  # letters of a name that the legend has room for, beside its number and shares
 STATES: Mapping[str, str] = {
     "implausible": "implausible (hollow: above its roof, so its FLOPs, bytes or timing are wrong)",
@@ -330,7 +330,7 @@ def roofline_chart(
     markers = style.markers(p.kind for p in points)
     paths = [Line(label="sweep", points=[(p.x, p.y) for p in run], colour=style.dtype_colour(run[0].dtype), width=0.7, gid="sweep")
              for run in sweeps(points)]  # fmt: skip
-    states = sorted({STATES.get(m.cache_state, m.cache_state) for p in points if (m := p.measurement) is not None})
+    states = sorted({CACHES.get(m.cache_state, m.cache_state) for p in points if (m := p.measurement) is not None})
     sheet = "from its datasheet" if all(c.source == "datasheet" for c in machine.ceilings) else ""
     first = [machine_line(machine, sheet, f"points measured {' and '.join(states)}" if states else "")]
     if any(p.share is not None for p in points):
