@@ -110,6 +110,15 @@ def test_derived_values_by_hand() -> None:
     }  # fmt: skip
 
 
+def test_what_one_thread_runs_alone_has_no_launch_roof() -> None:
+    brackets = (bracket(36e9), bracket(4e-7, "fork-join", kind="latency"))
+    small = {"flops": {"all": 2}, "bytes": {"compulsory": 12}, "samples_s": (3e-7,), "brackets": brackets}
+    shared = measurement(**small, prediction={"time_s": 4e-7, "parts": {"launch": 4e-7}})
+    alone = measurement(**small, prediction={"time_s": 1e-9, "parts": {"launch": 0.0}})
+    assert (shared.bound, alone.bound) == ("launch", "DRAM")
+    assert alone.attainable_s == pytest.approx(12 / 36e9)
+
+
 WORKING = {
     "sm_clock_hz": 1.41e9, "memory_clock_hz": 3.2e9, "power_w": 690.0, "power_max_w": 702.0, "temperature_c": 62.0,
     "gpu_idle_share": 0.1, "sw_power_cap_share": 0.96, "power_limited": 1, "other_processes": 0, "energy_j": 19.2,

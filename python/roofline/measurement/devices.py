@@ -135,7 +135,12 @@ class Device:
         for kernel in self.kernels:
             if (kernel["operator"], kernel["variant"], kernel["dtype"]) == (operator, variant, dtype):
                 return str(kernel["missing"])
-        return f"{self.name} has no {variant} kernel of {operator} for {dtype}"
+        here: dict[str, list[str]] = {}
+        for kernel in self.kernels:
+            if kernel["operator"] == operator and not kernel["missing"]:
+                here.setdefault(kernel["variant"], []).append(kernel["dtype"])
+        have = "; ".join(f"{name} for {', '.join(dict.fromkeys(dtypes))}" for name, dtypes in here.items())
+        return f"{self.name} has no {variant} kernel of {operator} for {dtype}" + (f", but {have}" if have else "")
 
     def default_variant(self, problem: Operator, machine: Machine | None = None) -> str:
         """What runs where no variant is asked for: `prediction.default_variant` for what this device can run."""

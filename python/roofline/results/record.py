@@ -185,8 +185,9 @@ class Measurement(Shown):
 
     @property
     def limiting_bracket(self) -> Bracket | None:
-        """The bracket that allows the longest time; None without brackets."""
-        return max(self.brackets, key=self.allowed_s, default=None)
+        """The bracket that allows the longest time; None without brackets. What the calling thread runs alone has no launch."""
+        alone = self.prediction.get("parts", {}).get("launch") == 0
+        return max((b for b in self.brackets if not (alone and b.kind == "latency")), key=self.allowed_s, default=None)
 
     def allowed_s(self, bracket: Bracket, rate: float | None = None) -> float:
         """Seconds that a bracket's roof allows for this work, at its own value or another `rate` of it."""
