@@ -150,7 +150,8 @@ class Census:
 
     def __repr__(self) -> str:
         on = f" on {self.machine}" if self.machine else ""
-        return printable(f"Census({self.config.name!r}{on}: {len(self.entries)} kernels in {len(self.phases)} phases)")
+        phases = f"{len(self.phases)} phase{'s' * (len(self.phases) != 1)}"
+        return printable(f"Census({self.config.name!r}{on}: {len(self.entries)} kernels in {phases})")
 
     def _tables(self) -> Sequence[tuple[str, Row, list[Row]]]:
         return [(self.title(phase), *self.table(phase)) for phase in self.phases]

@@ -85,7 +85,10 @@ def _one(sheet: Any, screen: Terminal) -> None:
     screen.lines(sheet.notes)
     screen.line()
     wide = ("source", "note")
-    numbers = [(key, _stated(sheet, key), n.source, _note(n)) for key, n in sheet.numbers.items()]
+    numbers = [
+        (key, _stated(sheet, key), n.source, _note(n, "both directions together" if "link" in key else ""))
+        for key, n in sheet.numbers.items()
+    ]
     screen.table(("number", "value", *wide), numbers, wide=wide)
     groups = (
         ("dense peaks", sheet.dense, "FLOP/s"),
@@ -106,5 +109,5 @@ def _one(sheet: Any, screen: Terminal) -> None:
     screen.lines(_legend([sheet]))
 
 
-def _note(number: Any) -> str:
-    return "; ".join(filter(None, ("disputed" if number.disputed else "", number.note)))
+def _note(number: Any, meant: str = "") -> str:
+    return "; ".join(filter(None, (meant, "disputed" if number.disputed else "", number.note)))

@@ -58,7 +58,9 @@ def number_of(name: str, given: Any) -> float:
             return parse_bytes(given)
         if name == "launch_s":
             return parse_time_s(given)
-        return parse_rate(given, "FLOP/s" if name == "flops_per_s" else "B/s")
+        given = parse_rate(given, "FLOP/s" if name == "flops_per_s" else "B/s")
+        if given == 0:
+            raise Error("a rate must be positive, got 0")
     if not is_number(given):
         raise Error(f"{name} must be a number or words such as '2TB/s', got {given!r:.60}")
     return given

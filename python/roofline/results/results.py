@@ -142,4 +142,5 @@ class Results(Shown, Sequence[Measurement]):
 
     def __repr__(self) -> str:
         counts = Counter(m.status for m in self.measurements)
-        return f"Results({len(self)} measurements{''.join(f', {n} {status}' for status, n in counts.items())})"
+        by_status = "".join(f", {n} {status}" for status, n in counts.items())
+        return f"Results({len(self)} measurement{'s' * (len(self) != 1)}{by_status})"
