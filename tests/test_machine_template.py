@@ -40,7 +40,7 @@ def test_rates_arrive(tmp_path: Path, cli: Any) -> None:
     # A link is stated in both directions together, and counts one way.
     found = [roofline.predict(machine, "Llama-3-8B", "decode", tp=2).time_s for machine in (made, paper)]
     assert found[0] == pytest.approx(found[1], rel=1e-6)
-    assert "is there" in cli.refused(["machine", "new", "Acme", "-o", str(out)])
+    assert "exists; choose another file" in cli.refused(["machine", "new", "Acme", "-o", str(out)])
     assert main(["machine", "new", "Acme", "-o", str(out), "--force", "--quiet"]) == 0
 
 

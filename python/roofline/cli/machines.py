@@ -38,7 +38,7 @@ def machine(options: argparse.Namespace) -> int:
         out = output_file(options.out or f"{slug}.toml", (".toml",))
         assert out is not None
         if Path(out).exists() and not options.force:
-            raise BadInput(f"{out} is there; another name, or --force")
+            raise BadInput(f"{out} exists; choose another file with -o, or replace it with --force")
         write_atomically(out, text)
     screen = Terminal(wide=options.wide)
     if options.json:
