@@ -15,7 +15,8 @@ from roofline.cli import main
 from roofline.machine import KernelTime
 from roofline.operators import Operator, from_dict
 from roofline.report import html
-from roofline.report.page.contents import _maps
+from roofline.report.page.contents import SORTED, _maps
+from roofline.report.tables import operator_table
 from roofline.results import Measurement, Results, append_to
 
 pytest.importorskip("jinja2", reason="the HTML report needs jinja2")
@@ -136,6 +137,10 @@ def test_no_other_file_is_replaced(tmp_path: Path) -> None:
 def test_a_machine_without_ceilings(tmp_path: Path) -> None:
     text = html(Machine(name="bare", device="cpu"), [], tmp_path / "bare.html").read_text()
     assert "no ceilings to draw" in text
+
+
+def test_columns_that_sort_by_number_are_there() -> None:
+    assert set(SORTED) <= set(operator_table(results(), None).headers)
 
 
 def test_map_axes_shares_and_gaps() -> None:

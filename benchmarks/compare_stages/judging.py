@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from in_turns import FEWEST
 
+from roofline.units import fmt_percent
+
 RESAMPLES = 4000
 ROOF_MOVED = 0.10  # around the turns: the machine was not the same before and after
 IMPLAUSIBLE = 1.03  # of our roof: no win, but a sign that one of both is wrong
@@ -63,9 +65,9 @@ def disturbed(row: Row, rival: str = "") -> str:
     before, after = (row["roofs"][when]["time_s"] for when in ("before", "after"))
     moved = max(before, after) / min(before, after) - 1
     if moved > ROOF_MOVED:
-        return f"our ceiling moved by {moved:.0%}"
+        return f"our ceiling moved by {fmt_percent(moved, 2)}"
     share = roof_s(row) / (ours_s(row) or float("inf"))
-    return f"ours is at {share:.0%} of its roof" if share > IMPLAUSIBLE else ""
+    return f"ours is at {fmt_percent(share)} of its roof" if share > IMPLAUSIBLE else ""
 
 
 def times(row: Row) -> dict[str, tuple[float, bool]]:

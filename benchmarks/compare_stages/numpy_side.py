@@ -85,7 +85,7 @@ class NumPy(Side):
         operator, p = request["operator"], request["problem"]
         self.out: Any = None
         self.run: Any = None
-        if p["dtype"] != "fp32":
+        if p["dtype"] != "fp32" and (operator, p["dtype"]) != ("matmul", "fp64"):
             raise Refused(f"NumPy has no BLAS for {p['dtype']}" if operator in ("matmul", "ffn") else f"NumPy has no {p['dtype']}")
         if operator == "attention":
             if p["batch"] * p["heads"] * p["seq_q"] * p["seq_kv"] > MOST_SCORES:
@@ -94,7 +94,7 @@ class NumPy(Side):
             self.run = lambda: attention(q, k, v, p)
         elif operator == "matmul":
             a, b = operands(request, "a", "b")
-            c = np.empty((p["rows"], p["columns"]), np.float32)
+            c = np.empty((p["rows"], p["columns"]), a.dtype)
             self.run = lambda: np.matmul(a, b, out=c)
         elif operator == "ffn":
             self.run = self._ffn(request, p)
@@ -137,4 +137,4 @@ class NumPy(Side):
         list(self.pool.map(lambda part: np.add(part, 1, out=part), self.swept))
 
     def result(self) -> tuple[np.ndarray, str]:
-        return self.out, "fp32"
+        return self.out, {"float32": "fp32", "float64": "fp64"}[self.out.dtype.name]

@@ -16,7 +16,8 @@ from .serving import Refused, Side, brief, operands, seconds
 OPSETS = (("", 23), ("com.microsoft", 1))
 IR_VERSION = 11
 TYPES = {
-    "fp32": (TensorProto.FLOAT, np.float32), "fp16": (TensorProto.FLOAT16, np.float16), "bf16": (TensorProto.BFLOAT16, np.uint16),
+    "fp64": (TensorProto.DOUBLE, np.float64), "fp32": (TensorProto.FLOAT, np.float32), "fp16": (TensorProto.FLOAT16, np.float16),
+    "bf16": (TensorProto.BFLOAT16, np.uint16),
     "int8": (TensorProto.INT8, np.int8), "uint8": (TensorProto.UINT8, np.uint8), "int32": (TensorProto.INT32, np.int32),
 }  # fmt: skip
 TRIES = 2  # timed calls of each of several models, of which the faster stays

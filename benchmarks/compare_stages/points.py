@@ -75,6 +75,9 @@ def _products() -> Iterator[Point]:
             yield Point("matmul", f"matmul {dtype} {batch} × 4096 × 4096", "matmul", fields)
             fields = {"batch": batch, "seq_q": 1, "d_model": 1024, "d_ff": 4096, "dtype": dtype}
             yield Point("ffn", f"ffn {dtype} batch {batch}, 1024 to 4096, gelu", "ffn", fields)
+    for rows in (1, 16, 256, 1024):
+        fields = {"rows": rows, "columns": 4096, "inner": 4096, "dtype": "fp64"}
+        yield Point("matmul", f"matmul fp64 {rows} × 4096 × 4096", "matmul", fields)
     for dtype in DTYPES:
         for rows in (1, 16, 256):
             fields = {"rows": rows, "weight_bits": 4.0, "group_size": 128, "dtype": dtype, "out_dtype": dtype}

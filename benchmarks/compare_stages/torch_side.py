@@ -34,7 +34,7 @@ def tensor(array: np.ndarray, dtype: str) -> Any:
 def stored(result: Any) -> tuple[np.ndarray, str]:
     if result.dtype == torch.bfloat16:
         return result.contiguous().view(torch.int16).numpy().view(np.uint16), "bf16"
-    names = {torch.float32: "fp32", torch.float16: "fp16", torch.int32: "int32"}
+    names = {torch.float64: "fp64", torch.float32: "fp32", torch.float16: "fp16", torch.int32: "int32"}
     return result.contiguous().numpy(), names[result.dtype]
 
 

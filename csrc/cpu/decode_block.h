@@ -96,6 +96,12 @@ ROOFLINE_INLINE void prefetch(const void* line, bool to_l1) {
   to_l1 ? __builtin_prefetch(line, 0, 3) : __builtin_prefetch(line, 0, 2);
 }
 
+// How a kernel prefetches the lines ahead: with those that it reads, or, where two groups of rows read the same ones, some in each
+// step of either.
+enum Fetch : int { kNoFetch, kFetchToL2, kFetchToL1, kSpread };
+template <int Where>
+constexpr bool kBeside = Where == kFetchToL2 || Where == kFetchToL1;
+
 // Keys of a block in the order in which they are taken.
 template <class Element>
 struct Block {
@@ -133,6 +139,14 @@ struct Block {
     return behind < 0 ? RowsAt<Element>{v, at + then} : RowsAt<Element>{k, next_at + behind};
   }
 };
+
+// Calls work(how it prefetches), a constant.
+template <class Element, class Work>
+ROOFLINE_INLINE void fetching(const Block<Element>& block, Work work) {
+  if (block.lead == 0) work(Size<kNoFetch>{});
+  else if (block.to_l1) work(Size<kFetchToL1>{});
+  else work(Size<kFetchToL2>{});
+}
 
 }  // namespace
 }  // namespace roofline::cpu

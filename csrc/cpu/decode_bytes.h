@@ -13,12 +13,9 @@ namespace {
 constexpr Index kChunk = 32;    // columns of two keys in a vector of bytes
 constexpr Index kColumns = 64;  // of a value in a vector of bytes
 
-// How a kernel prefetches the rows ahead, line by line with those that it reads.
-enum Ahead : int { kNone, kToL2, kToL1 };
-
 template <int Where>
 ROOFLINE_INLINE void fetch(const void* line) {
-  if constexpr (Where != kNone) prefetch(line, Where == kToL1);
+  if constexpr (kBeside<Where>) prefetch(line, Where == kFetchToL1);
 }
 
 template <class Element>
@@ -79,7 +76,7 @@ template <int Rows, int Where, class Element>
     [[maybe_unused]] const auto then = block.after_keys(key);
     [[maybe_unused]] Index ahead = 0, ahead_end = 0, ahead_byte = 0;  // the rows and the line to prefetch next, in order
     const auto fetch_line = [&]() __attribute__((always_inline)) {
-      if (Where == kNone || ahead == ahead_end) return;
+      if (Where == kNoFetch || ahead == ahead_end) return;
       fetch<Where>(bytes_at(then[ahead]) + ahead_byte);
       ahead_byte += 64;
       if (ahead_byte >= 2 * block.head_dim) ahead_byte = 0, ++ahead;
@@ -207,12 +204,10 @@ template <int Rows, int First, int Vectors, int Where, class Element>
   over_results([](Vec sum, Number* at) __attribute__((always_inline)) { store(at, sum); });
 }
 
-// Calls work(where) with a constant.
+// As `fetching`, of the group of rows that reads first.
 template <class Element, class Work>
 ROOFLINE_INLINE void fetching(const Block<Element>& block, bool reads, Work work) {
-  if (!reads || block.lead == 0) work(Size<kNone>{});
-  else if (block.to_l1) work(Size<kToL1>{});
-  else work(Size<kToL2>{});
+  reads ? fetching(block, work) : work(Size<kNoFetch>{});
 }
 
 // Calls work(row, constant of its size, first, last, whether it is the first to read) for all groups of rows, in turn over few keys.
@@ -252,7 +247,7 @@ void value_bytes(const Number* s, Index rows, const Block<Element>& block, Numbe
       for (; d < columns; d += kColumns) {
         const Index n = least(kColumns, columns - d);
         value_bytes<kRows, 0, kRows < 8 ? 4 : 2, kWhere>(weights, kRows, block, first, last, d, n, to);
-        if constexpr (kRows == 8) value_bytes<kRows, 2, 2, kNone>(weights, kRows, block, first, last, d, n, to);
+        if constexpr (kRows == 8) value_bytes<kRows, 2, 2, kNoFetch>(weights, kRows, block, first, last, d, n, to);
       }
     });
   });

@@ -19,13 +19,6 @@ bool in_whole_rows(Index rows, Index head_dim, Index rope_dim) {
   return rows <= kMostWholeRows<Element> && whole && rope_dim == 0;
 }
 
-// How a kernel prefetches the lines ahead: with those that it reads, or, where two groups of rows read the same ones, some in each
-// step of either.
-enum Fetch : int { kNoFetch, kFetchToL2, kFetchToL1, kSpread };
-
-template <int Where>
-constexpr bool kBeside = Where == kFetchToL2 || Where == kFetchToL1;
-
 template <int Where, class Element>
 ROOFLINE_INLINE void fetch_vector(const Element* row, int z) {
   if (kBeside<Where> && z * kLanes * sizeof(Element) % 64 == 0) prefetch(row + z * kLanes, Where == kFetchToL1);
@@ -197,10 +190,9 @@ ROOFLINE_INLINE void over_groups(Index rows, const Block<Element>& block, Then t
     return;
   }
   for_groups(0, rows, rows, [&](Index row, auto size) __attribute__((always_inline)) {
-    const auto reads = [&](auto where) __attribute__((always_inline)) {
+    fetching(block, [&](auto where) __attribute__((always_inline)) {
       work(row, size, where, Index{0}, block.n, static_cast<Spread<Element, Vectors>*>(nullptr));
-    };
-    block.lead == 0 ? reads(Size<kNoFetch>{}) : block.to_l1 ? reads(Size<kFetchToL1>{}) : reads(Size<kFetchToL2>{});
+    });
   });
 }
 

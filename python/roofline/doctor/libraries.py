@@ -26,6 +26,7 @@ from ..measurement.devices import exclusive, provenance
 from ..measurement.probing import Ready, compute_probe
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.timing import IMPLAUSIBLE
+from ..units import fmt_percent
 from .checks import BUSY, quota_cores
 from .findings import Cure, Library, Report, Run
 from .rules import VARIABLES, Cpu, Facts, Reason, reasons
@@ -176,10 +177,10 @@ class Examination:
             status, reason = "contended", f"others kept {watch.load['foreign_cores']:.2f} cores busy"
             reason += f", the host took {watch.load['stolen_cores']:.2f}" if watch.load["stolen_cores"] >= 0.005 else ""
         elif moved > MOVED:
-            status, reason = "roof_moved", f"the roof moved by {moved:.0%} around its turns"
+            status, reason = "roof_moved", f"the roof moved by {fmt_percent(moved, 2)} around its turns"
         elif made.share is not None and made.share > IMPLAUSIBLE:
             status = "implausible"
-            reason = f"{made.share:.0%} of the roof: its work did not happen as counted, or on units that the probe does not use"
+            reason = f"{fmt_percent(made.share)} of the roof: its work did not happen as counted, or on units beside the probe's"
         made = dataclasses.replace(made, status=status, reason=reason)
         if status == "ok" and not made.below:
             return made

@@ -19,7 +19,7 @@ from ..prediction import Rates, expect, machine_rates
 from ..probes.gpu_units import core_flops_per_s
 from ..probes.levels import last_cache
 from ..results import Bracket, Measurement, roof_value
-from ..units import fmt_si
+from ..units import fmt_percent, fmt_si
 from ..words import arguments_checked
 from .devices import Device, measuring, open_device, provenance, utc_now
 from .disturbances import disturbed
@@ -147,7 +147,7 @@ def bracketed(
     elif seen["roof_moved"]:
         b = brackets[seen["limiting"]]
         status = "roof_moved"
-        reason = f"the {b.label} roof moved by {b.moved:.0%} around the measurement"
+        reason = f"the {b.label} roof moved by {fmt_percent(b.moved, 2)} around the measurement"
     elif reason := launches_moved(brackets, frozen):
         status = "roof_moved"
     return {

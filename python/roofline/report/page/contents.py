@@ -47,7 +47,7 @@ SORTED: dict[str, Key] = {
     "GFLOP/s": lambda m: m.flops_per_s,
     "GB/s": lambda m: m.bytes_per_s,
     "FLOP/byte": lambda m: m.flops_per_byte,
-    "of bracket": lambda m: m.share_of_bracket,
+    "of attainable": lambda m: m.settled_share,
     "predicted": lambda m: m.prediction.get("time_s"),
     "error": lambda m: m.prediction_error,
 }
