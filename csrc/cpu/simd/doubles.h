@@ -23,7 +23,7 @@ constexpr int kLanes = 1;
 #endif
 #if defined(ROOFLINE_ONE_DOUBLE)  // as a vector it would often go through memory
 using Vec = double;
-using Whole = std::int64_t;
+using Whole = std::uint64_t;  // sums and shifts of signed ones may not overflow
 #else
 typedef double Vec __attribute__((vector_size(8 * kLanes)));
 typedef std::int64_t Whole __attribute__((vector_size(8 * kLanes)));
