@@ -196,7 +196,7 @@ def test_verdicts(parts: dict[str, ModuleType]) -> None:
     found = judged(made_row([1.0] * 5, {"a": [2.0] * 5}, busy=3))
     assert found.verdict == "not judged: other load in 3 of 5 turns" and found.ratio == 2.0
     assert judged(made_row([1.0] * 5, {"a": [2.0] * 5}, after=1.2)).verdict == "not judged: our ceiling moved by 33 %"
-    assert judged(made_row([0.5] * 5, {"a": [2.0] * 5})).verdict == "not judged: ours is at 180% of its roof"
+    assert judged(made_row([0.5] * 5, {"a": [2.0] * 5})).verdict == "not judged: ours is at 180 % of its roof"
     assert judged(made_row([1.0] * 5, {}, rivals={"a": {"reason": "not installed"}})).verdict == "no rival: a: not installed"
     assert judged(made_row([1.0] * 5, {"a": [2.0] * 5}, reason="no kernel of ours: x")).verdict == "no kernel of ours: x"
 

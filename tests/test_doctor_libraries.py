@@ -264,7 +264,7 @@ def test_a_run_at_the_roof_needs_no_reason(zen5: None, tmp_path: Path, monkeypat
 def test_more_than_the_roof_is_implausible(zen5: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_roof", lambda device, probe: 40e9)
     (run,) = time_libraries(["numpy"], quick=True, cure=False, command=stub(tmp_path)).runs
-    assert run.status == "implausible" and "118% of the roof" in run.reason
+    assert run.status == "implausible" and "118 % of the roof" in run.reason
 
 
 def test_a_library_that_is_absent_is_one_line(zen5: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
