@@ -326,7 +326,7 @@ Bound bind_parts(const Bmm& problem, Device& device, Choice<GemmKernelsOf<Number
 Bound tiled(const Bmm& problem, Device& device) {
   refuse_scales(problem, "tiled");
   if (problem.dtype == DType::fp64) {
-    if (problem.out_dtype != DType::fp64) throw Unsupported("bmm tiled: of fp64 c is fp64 on a CPU; use it as out_dtype");
+    if (problem.out_dtype != DType::fp64) throw Unsupported("bmm tiled: on a CPU c is fp64 where a and b are; use out_dtype fp64");
     return bind_parts(problem, device, choose_doubles());
   }
   stored(problem.out_dtype, "bmm tiled: out_dtype");

@@ -39,7 +39,7 @@ constexpr int kNumbers<Int8Pair> = 2;
 template <>
 constexpr int kNumbers<Fp8E4m3Pair> = 2;
 #endif
-// Bytes: of each number one.
+// Whether each number of an element is one byte.
 template <class Element>
 constexpr bool kBytes = sizeof(Element) == kNumbers<Element>;
 // Whether rows are worked on in groups of 8 first, so that bytes are widened for all of them at once.

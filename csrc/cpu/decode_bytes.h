@@ -21,7 +21,7 @@ ROOFLINE_INLINE void fetch(const void* line) {
 template <class Element>
 ROOFLINE_INLINE const std::int8_t* bytes_at(const Element* row) { return reinterpret_cast<const std::int8_t*>(row); }
 
-// Of every A B fours of numbers those [A][B] become [B][A]; the last ones stay. `to` may be `from`.
+// Transposes every [A][B] fours of numbers to [B][A]; what is left over stays. `to` may be `from`.
 template <int A, int B>
 void swap_fours(const Number* from, Index numbers, Number* to) {
   constexpr Index kAll = A * B * 4;
@@ -134,8 +134,8 @@ template <int Rows, int Where, class Element>
   }
 }
 
-// Words of two values, `Vectors` of them from the vector `First` on, of the columns from d on, or of n < kColumns of them. Of kColumns
-// columns vector j holds those of 4 j to 4 j + 3 of every 16.
+// Words of two values, `Vectors` of them from the vector `First` on, of the columns from d on, or of n < kColumns of them. Vector j
+// holds columns 4 j to 4 j + 3 of every 16.
 template <int First, int Vectors, class Element>
 ROOFLINE_INLINE void load_columns(const Element* one, const Element* other, Index d, Index n, Vec (&values)[Vectors]) {
 #pragma GCC unroll 2
@@ -204,7 +204,7 @@ template <int Rows, int First, int Vectors, int Where, class Element>
   over_results([](Vec sum, Number* at) __attribute__((always_inline)) { store(at, sum); });
 }
 
-// As `fetching`, of the group of rows that reads first.
+// Prefetches in the group of rows that reads first, and in no other.
 template <class Element, class Work>
 ROOFLINE_INLINE void fetching(const Block<Element>& block, bool reads, Work work) {
   reads ? fetching(block, work) : work(Size<kNoFetch>{});

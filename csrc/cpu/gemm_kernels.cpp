@@ -3,7 +3,6 @@
 
 #include "cpu/gemm_plain.h"
 #include "cpu/gemm_strips.h"
-#include "cpu/simd/bytes.h"
 
 namespace roofline::cpu {
 namespace {
@@ -35,13 +34,6 @@ struct Fp8Strip {
     load_two(reinterpret_cast<const Fp8E4m3*>(b) + (base + u) * kWidth, low, high);
   }
 };
-
-void widen_fp8(const void* x, float* y, Index n) {
-  for (Index i = 0; i < n; i += kLanes) {
-    const int lanes = static_cast<int>(least(kLanes, n - i));
-    put(y + i, lanes, mul(get(static_cast<const Fp8E4m3*>(x) + i, lanes, zero()), set1(0x1p16f)));
-  }
-}
 
 void pack_bf16(const void* from, void* to, Index columns, Index inner, Index first, Index last) {
   const auto* const b = static_cast<const std::uint16_t*>(from);

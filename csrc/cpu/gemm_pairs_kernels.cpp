@@ -40,15 +40,11 @@ void pack_fp8(const void* from, void* packed, Index columns, Index inner, Index 
 }
 
 // n words of 256 times as much.
-void widen_fp8(const void* x, float* y, Index n) {
+void widen_fp8_to_words(const void* x, float* y, Index n) {
   for (Index i = 0; i < n; i += kLanes) {
     const Index some = least(kLanes, n - i);
     float numbers[2 * kLanes];
-    for (int half = 0; half < 2; ++half) {
-      const int lanes = static_cast<int>(most(least(kLanes, 2 * some - half * kLanes), 0));
-      store(numbers + half * kLanes,
-            mul(get(static_cast<const Fp8E4m3*>(x) + 2 * i + half * kLanes, lanes, zero()), set1(0x1p16f)));
-    }
+    widen_fp8(static_cast<const Fp8E4m3*>(x) + 2 * i, numbers, 2 * some);
     pair_words(numbers, y + i, some);
   }
 }
@@ -84,7 +80,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
     0,
     {nullptr, pack_strips<1>},
     {nullptr, plain<PairOfRows>},
-    {nullptr, copy_words, nullptr, nullptr, widen_fp8},
+    {nullptr, copy_words, nullptr, nullptr, widen_fp8_to_words},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
     pair_words,
     pair_rows<kWidth>,

@@ -3,6 +3,9 @@
 #pragma once
 
 #include "cpu/gemm_tiles.h"
+#if !defined(ROOFLINE_DOUBLES)
+#include "cpu/simd/bytes.h"
+#endif
 
 namespace roofline::cpu {
 namespace {
@@ -17,6 +20,14 @@ struct Int8Strip {
     low = widen_pairs_of_bytes(p), high = widen_pairs_of_bytes(p + 2 * kLanes);
   }
 };
+
+// 256 times n numbers of fp8, in fp32.
+[[maybe_unused]] void widen_fp8(const void* x, float* y, Index n) {
+  for (Index i = 0; i < n; i += kLanes) {
+    const int lanes = static_cast<int>(least(kLanes, n - i));
+    put(y + i, lanes, mul(get(static_cast<const Fp8E4m3*>(x) + i, lanes, zero()), set1(0x1p16f)));
+  }
+}
 #endif
 
 // A strip that is its rows and nothing else.

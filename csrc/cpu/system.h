@@ -27,7 +27,7 @@ struct Caches {
 
 std::string first_line(const std::string& path);                                       // empty where it cannot be read
 std::string cpuinfo(const std::string& key, const std::string& root = "");             // of the first CPU
-// Of the CPUs in use, L1 and L2 those of the first: sysfs, else sysconf, else the defaults.
+// The caches of the CPUs in use; L1 and L2 are the first CPU's. Read from sysfs, else from sysconf, else the defaults.
 Caches find_caches(const std::vector<int>& cpus, const std::string& root = "");
 
 // Of the control groups this process is in, the smallest over all ancestors; version 1 and 2. Infinity, or INT64_MAX: no limit.

@@ -18,7 +18,7 @@ constexpr int bf16_of(int n, int exponent) {
   for (; n < 128; n *= 2) --place;
   return (127 + exponent + place) * 128 + n - 128;
 }
-// Magnitudes: of int8 at 0 that of -128, of fp8 2^-8 of its own.
+// The magnitude that 7 bits stand for. int8: 0 stands for -128. fp8: 2^-8 times its value.
 constexpr int magnitude(const Int8Pair*, int bits) { return bf16_of(bits ? bits : 128, 0); }
 constexpr int magnitude(const Fp8E4m3Pair*, int bits) {
   const int exponent = bits >> 3, fraction = bits & 7;

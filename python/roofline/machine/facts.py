@@ -18,7 +18,7 @@ class Facts(TypedDict, total=False):
     # of both
     l1_bytes: Whole
     l2_bytes: Whole
-    l3_bytes: Whole  # of all that the threads' CPUs share, as reported; of a guest, the host's
+    l3_bytes: Whole  # sum over the L3 caches that the threads' CPUs share, as reported: a guest is told the host's
     l3_instances: Whole  # how many L3 caches those are
     l3_share_bytes: Whole  # what this machine was found to get of it
     flush: Text  # the instruction that takes lines out of the caches

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ..counts import by_key
 from ..errors import Error, is_whole
 from ..machine import Machine
 from ..operators import Operator
@@ -135,10 +136,7 @@ class Device:
         for kernel in self.kernels:
             if (kernel["operator"], kernel["variant"], kernel["dtype"]) == (operator, variant, dtype):
                 return str(kernel["missing"])
-        here: dict[str, list[str]] = {}
-        for kernel in self.kernels:
-            if kernel["operator"] == operator and not kernel["missing"]:
-                here.setdefault(kernel["variant"], []).append(kernel["dtype"])
+        here = by_key((k["variant"], k["dtype"]) for k in self.kernels if k["operator"] == operator and not k["missing"])
         have = "; ".join(f"{name} for {', '.join(dict.fromkeys(dtypes))}" for name, dtypes in here.items())
         return f"{self.name} has no {variant} kernel of {operator} for {dtype}" + (f", but {have}" if have else "")
 
