@@ -127,7 +127,8 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
         const V e = exp2_of<T, true>(each([&](Vec a) __attribute__((always_inline)) { return powers(a); },
                                           take<V>(from + i, n, -kInfinity)));
         state.sum[0] = plus(state.sum[0], e);
-        if constexpr (NonTemporal) fetch(from + step + i, n), fetch<1>(from + i, n, 2 * kNearBytes);
+        fetch(from + step + i, n);
+        if constexpr (NonTemporal) fetch<1>(from + i, n, 2 * kNearBytes);
         also(i, n);
         keep(to + i, n, e);  // where what was stored was kept
       };
