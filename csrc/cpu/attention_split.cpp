@@ -44,8 +44,9 @@ struct Reading {
   std::int64_t lead_bytes;
   bool to_l1 = false;
 };
-constexpr Reading kReadings[] = {{1, 4 << 10, true}, {2, 4 << 10}, {2, 8 << 10, true}, {2, 16 << 10, true},
-                                 {2, 4 << 10, true}, {4, 8 << 10}, {1, 0},             {8, 0}};
+constexpr Reading kReadings[] = {{1, 4 << 10, true}, {1, 8 << 10, true}, {1, 12 << 10, true},
+                                 {2, 4 << 10, true}, {2, 8 << 10, true}, {2, 16 << 10, true},
+                                 {2, 4 << 10},       {4, 8 << 10},       {1, 0},              {8, 0}};
 constexpr std::int64_t kTrialBytes = 8 << 20, kTrialKeys = 1 << 17;  // of keys and values, at most; fewer say little of it
 constexpr std::int64_t kLeastBytes = 128 << 10;                      // that are worth a trial
 
