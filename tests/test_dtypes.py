@@ -11,7 +11,7 @@ from roofline.tensor_spec import TensorSpec, size_bytes
 
 ml_dtypes = pytest.importorskip("ml_dtypes", reason="needs ml_dtypes")
 
-EIGHT = {"fp8_e4m3": "float8_e4m3fn", "fp8_e8m0": "float8_e8m0fnu"}
+EIGHT = {"fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2", "fp8_e8m0": "float8_e8m0fnu"}
 FOUR = {"nvfp4": "float4_e2m1fn", "int4": "int4"}
 
 

@@ -96,18 +96,19 @@ def test_kernel_past_2_31(device: str, problem: Operator, variant: str) -> None:
     run_and_check(device, problem, variant)
 
 
-def test_random_fp8_numbers_are_the_rounded_ones() -> None:
+@pytest.mark.parametrize(("name", "steps", "least", "different"), [("fp8_e4m3", 8, -6, 100), ("fp8_e5m2", 4, -14, 70)])
+def test_random_fp8_numbers_are_the_rounded_ones(name: str, steps: int, least: int, different: int) -> None:
     """The same seed gives the same numbers in every dtype, rounded: so the bits are made and read alike."""
     device = open_device("cpu")
     made = {}
-    for dtype in ("fp32", "fp8_e4m3"):
+    for dtype in ("fp32", name):
         held = allocate(device, TensorSpec(name="x", shape=(5000,), dtype=dtype), 3, 0)
         made[dtype] = to_float64(held.raw(), dtype)
-    exact, rounded = made["fp32"], made["fp8_e4m3"]
-    step = np.maximum(2.0 ** np.floor(np.log2(np.abs(exact))), 2.0**-6) / 8
+    exact, rounded = made["fp32"], made[name]
+    step = np.maximum(2.0 ** np.floor(np.log2(np.abs(exact))), 2.0**least) / steps
     assert (np.abs(rounded - exact) <= step / 2 * (1 + 1e-6)).all()
-    assert len(np.unique(rounded)) > 100
-    assert np.isnan(to_float64(np.array([0x7F, 0xFF], dtype=np.uint8), "fp8_e4m3")).all()
+    assert len(np.unique(rounded)) > different
+    assert np.isnan(to_float64(np.array([0x7F, 0xFF], dtype=np.uint8), name)).all()
 
 
 @pytest.mark.parametrize("variant", ["library", "tiled"])

@@ -301,6 +301,7 @@ void tiled_of(const AttentionBlock& block) {
 void tiled_by_amx(const AttentionBlock& block) {
   block.element == Cached::int8       ? tiled_of<Int8>(block)
   : block.element == Cached::fp8_e4m3 ? tiled_of<Fp8E4m3>(block)
+  : block.element == Cached::fp8_e5m2 ? tiled_of<Fp8E5m2>(block)
                                       : tiled_of<Bf16>(block);
 }
 

@@ -43,6 +43,7 @@ void gather(const void* all, Index columns, const AttentionBlock& block, Index b
     case Cached::fp16: return gather_as<Fp16>(all, columns, block, begin, n, to, pitch);
     case Cached::int8: return gather_as<Int8>(all, columns, block, begin, n, to, pitch);
     case Cached::fp8_e4m3: return gather_as<Fp8E4m3>(all, columns, block, begin, n, to, pitch);
+    case Cached::fp8_e5m2: return gather_as<Fp8E5m2>(all, columns, block, begin, n, to, pitch);
     default: break;
   }
 #endif

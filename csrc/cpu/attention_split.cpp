@@ -66,9 +66,10 @@ Cached::Element cache_of(const AttentionTask& task) {
     case DType::fp16: return Cached::fp16;
     case DType::int8: return Cached::int8;
     case DType::fp8_e4m3: return Cached::fp8_e4m3;
+    case DType::fp8_e5m2: return Cached::fp8_e5m2;
     case DType::fp64: return Cached::fp32;
     default:
-      throw Unsupported(task.op + ": the CPU kernels take keys and values in fp32, bf16, fp16, int8 and fp8_e4m3, not " +
+      throw Unsupported(task.op + ": the CPU kernels take keys and values in fp32, bf16, fp16, int8, fp8_e4m3 and fp8_e5m2, not " +
                         name(task.kv_dtype));
   }
 }
@@ -275,6 +276,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
             .pages = own_pages,
             .page_size = task.page_size,
             .page_rows = page_rows,
+            .element = cache,
             .streams = reading.streams,
             .lead_bytes = reading.lead_bytes,
             .to_l1 = reading.to_l1,

@@ -37,7 +37,7 @@ constexpr int kNumbers<Bf16Pair> = 2;
 template <>
 constexpr int kNumbers<Int8Pair> = 2;
 template <>
-constexpr int kNumbers<Fp8E4m3Pair> = 2;
+constexpr int kNumbers<Fp8Pair> = 2;
 #endif
 // Whether each number of an element is one byte.
 template <class Element>
@@ -120,6 +120,7 @@ struct Block {
   Number scale;          // of products
   bool to_l1;            // prefetches go to L1; else to L2
   Index apart;           // columns from one prefetch of a row to the next
+  Cached::Element cached;  // what rows hold
 
   // Into L2 where lines that wait for memory would fill the few buffers of L1's misses, which bound what a core reads (Zen 4). Where
   // rows lie one behind the other its hardware fetches the lines between, and prefetches of them all would take its buffers.

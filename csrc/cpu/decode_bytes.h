@@ -18,6 +18,11 @@ ROOFLINE_INLINE void fetch(const void* line) {
   if constexpr (kBeside<Where>) prefetch(line, Where == kFetchToL1);
 }
 
+// fp8_e4m3 and fp8_e5m2 differ in their tables alone, and share all that reads them.
+ROOFLINE_INLINE const BytesOfBf16& tables_of(Cached::Element element) {
+  return element == Cached::int8 ? kBytesOfBf16<Int8> : element == Cached::fp8_e4m3 ? kBytesOfBf16<Fp8E4m3> : kBytesOfBf16<Fp8E5m2>;
+}
+
 template <class Element>
 ROOFLINE_INLINE const std::int8_t* bytes_at(const Element* row) { return reinterpret_cast<const std::int8_t*>(row); }
 
@@ -68,6 +73,7 @@ template <int Rows, int Where, class Element>
   constexpr int kPairs = Rows == 1 ? 8 : 16 / Rows, kTile = 2 * kPairs;
   constexpr int kApart = Rows < 4 ? 4 / Rows : 1;  // keys of a pair, so that the scores of a vector come in order
   constexpr int kTogether = kPairs < 4 ? kPairs : 4;  // pairs, whose rows are read side by side: few, nearly in order
+  const BytesOfBf16& tables = tables_of(block.cached);
   for (Index key = first; key < last; key += kTile) {
     Vec sums[kPairs * Rows];
 #pragma GCC unroll 16
@@ -91,7 +97,7 @@ template <int Rows, int Where, class Element>
           fetch_line();
           const int one = one_of(pair + i);
           const __m512i bytes = two_keys(bytes_at(k + at[one]) + d, bytes_at(k + at[one + kApart]) + d, n);
-          widen_64<Element>(bytes, keys[i][0], keys[i][1]);
+          widen_64<Element>(bytes, tables, keys[i][0], keys[i][1]);
         }
 #pragma GCC unroll 2
         for (int half = 0; half < 2; ++half)
@@ -137,7 +143,8 @@ template <int Rows, int Where, class Element>
 // Words of two values, `Vectors` of them from the vector `First` on, of the columns from d on, or of n < kColumns of them. Vector j
 // holds columns 4 j to 4 j + 3 of every 16.
 template <int First, int Vectors, class Element>
-ROOFLINE_INLINE void load_columns(const Element* one, const Element* other, Index d, Index n, Vec (&values)[Vectors]) {
+ROOFLINE_INLINE void load_columns(const Element* one, const Element* other, Index d, Index n, const BytesOfBf16& tables,
+                                  Vec (&values)[Vectors]) {
 #pragma GCC unroll 2
   for (int z = 0; z < Vectors; z += 4) {
     const auto row = [&](const Element* from) __attribute__((always_inline)) {
@@ -146,9 +153,10 @@ ROOFLINE_INLINE void load_columns(const Element* one, const Element* other, Inde
       return _mm512_castps_si512(in_order(_mm512_castsi512_ps(bytes)));  // else the compiler loads it again for each operation
     };
     const __m512i a = row(one), b = row(other);
-    if constexpr (First == 0) widen_64<Element>(_mm512_unpacklo_epi8(a, b), values[z], values[z + 1]);
+    if constexpr (First == 0) widen_64<Element>(_mm512_unpacklo_epi8(a, b), tables, values[z], values[z + 1]);
     constexpr int kSecond = Vectors > 2 ? 2 : 0;
-    if constexpr (First + Vectors > 2) widen_64<Element>(_mm512_unpackhi_epi8(a, b), values[z + kSecond], values[z + kSecond + 1]);
+    if constexpr (First + Vectors > 2)
+      widen_64<Element>(_mm512_unpackhi_epi8(a, b), tables, values[z + kSecond], values[z + kSecond + 1]);
   }
 }
 
@@ -158,6 +166,7 @@ template <int Rows, int First, int Vectors, int Where, class Element>
 [[gnu::noinline]] void value_bytes(const Number* s, Index pitch, const Block<Element>& block, Index first, Index last, Index d, Index n,
                                    Number* out) {
   const Index columns = 2 * block.head_dim;
+  const BytesOfBf16& tables = tables_of(block.cached);
   Vec acc[Rows][Vectors];
   const auto over_results = [&](auto work) __attribute__((always_inline)) {
 #pragma GCC unroll 8
@@ -178,7 +187,7 @@ template <int Rows, int First, int Vectors, int Where, class Element>
   over_results([](Vec& sum, const Number* at) __attribute__((always_inline)) { sum = load(at); });
   Vec next[Vectors];
   const auto load_next = [&](Index key) __attribute__((always_inline)) {
-    load_columns<First>(block.v + block.at[key], block.v + block.at[key + 1], d, n, next);
+    load_columns<First>(block.v + block.at[key], block.v + block.at[key + 1], d, n, tables, next);
   };
   load_next(first);
   for (Index whole = first; whole < last; whole += kWhole) {

@@ -34,6 +34,7 @@ struct DecodePart {
   const std::int32_t* pages;   // page of every page_size keys, or null: key i is row i of k
   std::int64_t page_size;
   std::int64_t page_rows;      // rows of k from a page to the next
+  Cached::Element element;     // of k, v and rope
   int streams = 1;             // places of the range that are read in turn: 1, 2, 4 or 8
   std::int64_t lead_bytes = 0;  // how far ahead values are prefetched while keys are read, and the next keys while values are
   bool to_l1 = false;           // every line of these goes to L1; else to L2

@@ -7,7 +7,7 @@ namespace roofline::cpu {
 
 extern const DecodeKernels<float> ROOFLINE_TABLE(decode_pairs) = {
     {nullptr, take<Bf16Pair>},
-    {nullptr, attend<Bf16Pair>, nullptr, attend<Int8Pair>, attend<Fp8E4m3Pair>},
+    {nullptr, attend<Bf16Pair>, nullptr, attend<Int8Pair>, attend<Fp8Pair>, attend<Fp8Pair>},
     {nullptr, combine<Bf16>},
     kNumbers<Bf16Pair>,
     in_whole_rows<Bf16Pair>,

@@ -157,7 +157,8 @@ template <class Element>
     for (Index i = 0; i < (behind ? lead : 0); ++i) next_at[i] = at[n - 1] + (i + 1) * head_dim;
     const Block<Element> block = {static_cast<const Element*>(part.k), static_cast<const Element*>(part.v), static_cast<const Element*>(part.rope),
                                   at, at + kKeys, n, whole, head_dim, rope_dim, lead, next_at,
-                                  behind ? lead : (next_n + kWhole - 1) / kWhole * kWhole, part.scale, part.to_l1, apart};
+                                  behind ? lead : (next_n + kWhole - 1) / kWhole * kWhole, part.scale, part.to_l1, apart,
+                                  part.element};
 #if defined(ROOFLINE_QUADS)
     if (in_quads<Element>(part)) {
       Seen seen[Kernels::kMostRows];

@@ -17,10 +17,10 @@ enum Element : int { kFp32, kBf16, kFp16, kElements };
 
 // Elements of a KV cache: the same, and of 8 bits.
 struct Cached {
-  enum Element : int { fp32, bf16, fp16, int8, fp8_e4m3, elements };
+  enum Element : int { fp32, bf16, fp16, int8, fp8_e4m3, fp8_e5m2, elements };
 
   static constexpr int bytes(Element element) { return element == fp32 ? 4 : element == bf16 || element == fp16 ? 2 : 1; }
-  // What an element counts: fp8 is widened through fp16, whose exponents are 8 lower. Queries and results make up for it.
+  // What an element counts: fp8_e4m3 is widened through fp16, whose exponents are 8 lower. Queries and results make up for it.
   static constexpr float unit(Element element) { return element == fp8_e4m3 ? 256.0f : 1.0f; }
 };
 

@@ -26,12 +26,13 @@ struct Fp16Strip {
   }
 };
 
+template <class Element>
 struct Fp8Strip {
   static constexpr bool kWide = false;
   static constexpr Index kRowBytes = kWidth;
   using Sum = Floats;
   ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
-    load_two(reinterpret_cast<const Fp8E4m3*>(b) + (base + u) * kWidth, low, high);
+    load_two(reinterpret_cast<const Element*>(b) + (base + u) * kWidth, low, high);
   }
 };
 
@@ -49,18 +50,19 @@ void pack_bf16(const void* from, void* to, Index columns, Index inner, Index fir
 extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     kWidth,
     kTileRows,
-    {1, 1, 1, 2, 1},
+    {1, 1, 1, 2, 1, 1},
     1,
-    {pack_rows<float>, pack_bf16, pack_rows<Fp16>, pack_pairs<std::int8_t>, pack_rows<Fp8E4m3>},
-    {few<Rows<WideStrip<Floats>>>, few<Rows<Bf16Strip>>, few<Rows<Fp16Strip>>, few<Rows<Int8Strip>>, few<Rows<Fp8Strip>>},
+    {pack_rows<float>, pack_bf16, pack_rows<Fp16>, pack_pairs<std::int8_t>, pack_rows<Fp8E4m3>, pack_rows<Fp8E5m2>},
+    {few<Rows<WideStrip<Floats>>>, few<Rows<Bf16Strip>>, few<Rows<Fp16Strip>>, few<Rows<Int8Strip>>,
+     few<Rows<Fp8Strip<Fp8E4m3>>>, few<Rows<Fp8Strip<Fp8E5m2>>>},
     {block<Rows<WideStrip<Floats>>>, block<Rows<Bf16Strip>>, block<Rows<Fp16Strip>>, block<Rows<Int8Strip>>,
-     block<Rows<Fp8Strip>>},
+     block<Rows<Fp8Strip<Fp8E4m3>>>, block<Rows<Fp8Strip<Fp8E5m2>>>},
     pack_panels<Floats>,
     1,
     0,
     {pack_wide<float>, pack_wide<Bf16>, pack_wide<Fp16>},
     {plain<RowOf<float>>, plain<RowOf<Bf16>>, plain<RowOf<Fp16>>},
-    {widen<float>, widen<Bf16>, widen<Fp16>, widen_int8, widen_fp8},
+    {widen<float>, widen<Bf16>, widen<Fp16>, widen_int8, widen_e4m3, widen<Fp8E5m2>},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
     nullptr,
     nullptr,

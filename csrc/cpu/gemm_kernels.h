@@ -8,7 +8,9 @@
 
 namespace roofline::cpu {
 
-enum class Stored : std::uint8_t { fp32, bf16, fp16, int8, fp8_e4m3 };
+enum class Stored : std::uint8_t { fp32, bf16, fp16, int8, fp8_e4m3, fp8_e5m2 };
+constexpr int kStored = static_cast<int>(Stored::fp8_e5m2) + 1;
+[[maybe_unused]] static constexpr bool is_fp8(Stored type) { return type >= Stored::fp8_e4m3; }
 
 // Memory that a later part reads.
 struct Later {
@@ -82,12 +84,14 @@ struct GemmKernelsOf {
 
   int width;       // columns of a strip
   int tile_rows;   // of a tile of c in registers
-  int numbers[5];  // along inner, of a word of a and of b: 1, 2 or 4, by the type of b as what follows; 0: there are no such products
+  // Along inner, of a word of a and of b: 1, 2 or 4, by the type of b as what follows; 0: there are no such products.
+  int numbers[kStored];
   int multiple;    // words of a strip, and of a row of a: where there are too few, zeros follow
   // By the type of b. bf16: two numbers of a strip in a word, column j in the low half, column j + width / 2 in the high one.
-  void (*pack[5])(const void* b, void* packed, std::int64_t columns, std::int64_t inner, std::int64_t first, std::int64_t last);
-  void (*few[5])(const Part&);    // up to kMostFewRows rows: limited by the reading of b
-  void (*block[5])(const Part&);  // a block of a is packed, or is so already, and meets every strip
+  void (*pack[kStored])(const void* b, void* packed, std::int64_t columns, std::int64_t inner, std::int64_t first,
+                        std::int64_t last);
+  void (*few[kStored])(const Part&);    // up to kMostFewRows rows: limited by the reading of b
+  void (*block[kStored])(const Part&);  // a block of a is packed, or is so already, and meets every strip
   void (*pack_a)(const Part&, std::int64_t k, std::int64_t n, Number* panels);  // n columns of a from k on: [panel_rows(rows), n]
   int panel_multiple = 1;             // of the rows of packed a
   int int8_sums = 0;                  // rows of int32 behind the words of a strip of int8: with what sums begin
@@ -97,8 +101,9 @@ struct GemmKernelsOf {
   // them, in words; fp32, bf16, fp16, or null.
   void (*plain[3])(const Number* a, const void* b, std::int64_t stride, Number* c, std::int64_t c_stride, std::int64_t rows,
                    std::int64_t columns, std::int64_t inner);
-  // To fp32, where a word is several numbers, n of these; of fp8 256 times as much, for its strips are read as 2^-8 of themselves.
-  void (*widen[5])(const void* x, Number* y, std::int64_t n);
+  // To fp32, where a word is several numbers, n of these; of fp8_e4m3 256 times as much, for its strips are read as 2^-8 of
+  // themselves.
+  void (*widen[kStored])(const void* x, Number* y, std::int64_t n);
   void (*narrow[3])(const Number* x, void* y, std::int64_t n);  // from fp32; [0] copies
   // Numbers of fp32 to words of bf16, rounded to nearest even; null where bf16 has none. pair: 2 n numbers one after the other to n
   // words. pair_rows: [2 n][width] to [n][width].

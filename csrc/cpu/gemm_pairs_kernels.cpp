@@ -19,12 +19,13 @@ struct Bf16Pairs {
 };
 
 // Words of fp8, in the order in which `widen_64` takes them.
+template <class Element>
 struct Fp8Strip {
   static constexpr bool kWide = false;
   static constexpr Index kRowBytes = kWidth * 2;
   using Sum = Bf16Pairs;
   ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
-    widen_64<Fp8E4m3Pair>(_mm512_loadu_si512(b + (base + u) * kRowBytes), low, high);
+    widen_64<Fp8Pair>(_mm512_loadu_si512(b + (base + u) * kRowBytes), kBytesOfBf16<Element>, low, high);
   }
 };
 
@@ -39,12 +40,13 @@ void pack_fp8(const void* from, void* packed, Index columns, Index inner, Index 
   }
 }
 
-// n words of 256 times as much.
-void widen_fp8_to_words(const void* x, float* y, Index n) {
+// n words of what `Widen` makes of twice as many numbers.
+template <auto Widen>
+void widen_to_words(const void* x, float* y, Index n) {
   for (Index i = 0; i < n; i += kLanes) {
     const Index some = least(kLanes, n - i);
     float numbers[2 * kLanes];
-    widen_fp8(static_cast<const Fp8E4m3*>(x) + 2 * i, numbers, 2 * some);
+    Widen(static_cast<const std::uint8_t*>(x) + 2 * i, numbers, 2 * some);
     pair_words(numbers, y + i, some);
   }
 }
@@ -70,17 +72,18 @@ struct PairOfRows : Bf16Pairs {
 extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
     kWidth,
     kTileRows,
-    {0, 2, 0, 0, 2},
+    {0, 2, 0, 0, 2, 2},
     1,
-    {nullptr, pack_pairs<std::uint16_t>, nullptr, nullptr, pack_fp8},
-    {nullptr, few<Rows<WideStrip<Bf16Pairs>>>, nullptr, nullptr, few<Rows<Fp8Strip>>},
-    {nullptr, block<Rows<WideStrip<Bf16Pairs>>>, nullptr, nullptr, block<Rows<Fp8Strip>>},
+    {nullptr, pack_pairs<std::uint16_t>, nullptr, nullptr, pack_fp8, pack_fp8},
+    {nullptr, few<Rows<WideStrip<Bf16Pairs>>>, nullptr, nullptr, few<Rows<Fp8Strip<Fp8E4m3>>>, few<Rows<Fp8Strip<Fp8E5m2>>>},
+    {nullptr, block<Rows<WideStrip<Bf16Pairs>>>, nullptr, nullptr, block<Rows<Fp8Strip<Fp8E4m3>>>,
+     block<Rows<Fp8Strip<Fp8E5m2>>>},
     pack_panels<Bf16Pairs>,
     1,
     0,
     {nullptr, pack_strips<1>},
     {nullptr, plain<PairOfRows>},
-    {nullptr, copy_words, nullptr, nullptr, widen_fp8_to_words},
+    {nullptr, copy_words, nullptr, nullptr, widen_to_words<widen_e4m3>, widen_to_words<widen<Fp8E5m2>>},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
     pair_words,
     pair_rows<kWidth>,

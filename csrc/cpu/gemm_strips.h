@@ -21,8 +21,8 @@ struct Int8Strip {
   }
 };
 
-// 256 times n numbers of fp8, in fp32.
-[[maybe_unused]] void widen_fp8(const void* x, float* y, Index n) {
+// 256 times n numbers of fp8_e4m3, in fp32.
+[[maybe_unused]] void widen_e4m3(const void* x, float* y, Index n) {
   for (Index i = 0; i < n; i += kLanes) {
     const int lanes = static_cast<int>(least(kLanes, n - i));
     put(y + i, lanes, mul(get(static_cast<const Fp8E4m3*>(x) + i, lanes, zero()), set1(0x1p16f)));

@@ -31,7 +31,7 @@ Bound bind_tiled(const char* step, const TiledProblem& problem, Device& device) 
   TiledGemm gemm = plan_tiled(problem, device);
   Bound bound;
   bound.plan.set("implementation", "tiled/" + name(gemm.isa));
-  if (problem.dtype == DType::fp8_e4m3 && gemm.isa == Isa::avx512_bf16) bound.plan.set("arithmetic", "bf16");
+  if (bits(problem.dtype) == 8 && gemm.isa == Isa::avx512_bf16) bound.plan.set("arithmetic", "bf16");
   bound.plan.set("tile", gemm.tile);
   bound.plan.set("row_block", gemm.row_block);
   bound.plan.set("column_block", gemm.column_block);

@@ -30,7 +30,7 @@ constexpr std::int64_t kSharingRows = 5, kCopyColumns = 2048;
 
 template <class Number>
 std::int64_t number_bytes(Stored type, bool fp32) {
-  return fp32 || type == Stored::fp32 ? sizeof(Number) : type == Stored::int8 || type == Stored::fp8_e4m3 ? 1 : 2;
+  return fp32 || type == Stored::fp32 ? sizeof(Number) : type >= Stored::int8 ? 1 : 2;
 }
 
 // What a thread prepared for itself in this launch. A cache line written by another core takes longer to fetch than to make again.
@@ -51,7 +51,7 @@ Choice<GemmKernels> choose_gemm([[maybe_unused]] Stored type) {
   if (type == Stored::int8 && has(Isa::avx512_vnni)) return {Isa::avx512_vnni, &gemm_quads_avx512_vnni};
 #endif
 #if defined(ROOFLINE_HAVE_avx512_bf16)
-  if ((type == Stored::bf16 || type == Stored::fp8_e4m3) && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &gemm_pairs_avx512_bf16};
+  if ((type == Stored::bf16 || is_fp8(type)) && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &gemm_pairs_avx512_bf16};
 #endif
   return choose<GemmKernels>(ROOFLINE_TABLES(gemm));
 }
@@ -236,7 +236,7 @@ TiledGemm plan_with(const TiledProblem& problem, Device& device, Stored type, Ch
   // packed, to rows of whole lines.
   const Stored a_stored = problem.a_is_fp32 ? Stored::fp32 : type;
   const bool spread = few && inner % GemmKernelsOf<Number>::kPageWords == 0 && rows >= kSharingRows && columns >= kCopyColumns;
-  const bool widened = spread || (!words_lie && (numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few)));
+  const bool widened = spread || (!words_lie && (numbers > 1 || is_fp8(type) || (a_stored != Stored::fp32 && few)));
   const bool words = widened || words_lie;
   const std::int64_t wide_stride = few ? inner + (spread ? 64 / kNumber : 0) : whole_lines(plan.inner_block);  // of its rows
   const std::int64_t wide_bytes = widened ? whole_pages(product({plan.row_block, wide_stride, kNumber}, "tiled: bytes of a in fp32")) : 0;
@@ -342,7 +342,9 @@ TiledGemm plan_with(const TiledProblem& problem, Device& device, Stored type, Ch
 
 TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   if (problem.dtype == DType::fp64) return plan_with(problem, device, Stored::fp32, choose_doubles());
-  const Stored type = problem.dtype == DType::fp8_e4m3 ? Stored::fp8_e4m3 : stored(problem.dtype, "tiled");  // of operands only
+  const Stored type = problem.dtype == DType::fp8_e4m3   ? Stored::fp8_e4m3  // of operands only
+                      : problem.dtype == DType::fp8_e5m2 ? Stored::fp8_e5m2
+                                                         : stored(problem.dtype, "tiled");
   return plan_with(problem, device, type, choose_gemm(type));
 }
 

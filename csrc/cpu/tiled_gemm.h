@@ -18,7 +18,7 @@ namespace roofline::cpu {
 using Take = std::function<void(float* sums, std::int64_t at, std::int64_t n)>;
 
 struct TiledProblem {
-  DType dtype;  // of a and b: fp32, bf16, fp16, int8, fp8_e4m3 or fp64
+  DType dtype;  // of a and b: fp32, bf16, fp16, int8, fp8_e4m3, fp8_e5m2 or fp64
   std::int64_t rows, columns, inner;
   const void* a;  // [rows, inner]
   const void* b;  // [inner, columns], constant: packed in bind

@@ -13,8 +13,23 @@ using Index = std::int64_t;
 // 32 numbers of a row, or the first n and zeros, as words of bf16; those of 8 bits are exact in it.
 ROOFLINE_INLINE __m512i words_at(const Bf16* row) { return _mm512_loadu_si512(row); }
 ROOFLINE_INLINE __m512i words_at(const Int8* row) { return _mm512_castps_si512(load(reinterpret_cast<const Int8Pair*>(row))); }
+ROOFLINE_INLINE __m512i words_at(const Fp8E5m2* row) {
+  return upper_halves(_mm512_castps_si512(load(row)), _mm512_castps_si512(load(row + kLanes)));
+}
+// As 2^-8 of themselves: what bytes.h makes of them.
 ROOFLINE_INLINE __m512i words_at(const Fp8E4m3* row) {
-  return _mm512_castps_si512(load(reinterpret_cast<const Fp8E4m3Pair*>(row)));
+  // The denormal numbers, and at the end NaN: all bits but the sign.
+  alignas(64) static constexpr std::uint16_t kOthers[32] = {0, 0x3700, 0x3780, 0x37C0, 0x3800, 0x3820, 0x3840, 0x3860,
+                                                            0, 0,      0,      0,      0,      0,      0,      0,
+                                                            0, 0,      0,      0,      0,      0,      0,      0,
+                                                            0, 0,      0,      0,      0,      0,      0,      0x7FC0};
+  const auto all = [](int bits) __attribute__((always_inline)) { return _mm512_set1_epi16(static_cast<short>(bits)); };
+  const __m512i wide = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row)));
+  const __m512i size = _mm512_and_si512(_mm512_slli_epi16(wide, 4), all(0x07F0));
+  const __mmask32 others = _mm512_cmple_epu16_mask(_mm512_and_si512(_mm512_add_epi16(size, all(0x10)), all(0x07F0)), all(0x80));
+  const __m512i usual = _mm512_add_epi16(size, all(0x3800));
+  const __m512i found = _mm512_mask_permutexvar_epi16(usual, others, wide, _mm512_load_si512(kOthers));
+  return _mm512_ternarylogic_epi32(found, wide, all(0x8000), 0xF8);  // a | (b & c)
 }
 template <class T>
 ROOFLINE_INLINE __m512i words_at(const T* row, Index n) {

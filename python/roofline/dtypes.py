@@ -169,8 +169,9 @@ def from_float64(values: Array, dtype_name: str) -> Array:
         return bits.astype(np.uint16) if dtype_name == "bf16" else (bits << dropped).astype(np.uint32).view(np.float32)
     if dtype_name in ("fp64", "fp32", "fp16", "int32", "int16", "int8"):
         return values.astype(np.dtype(DTYPES[dtype_name].storage))
-    if dtype_name == "fp8_e4m3":
-        nearest = _nearest(_E4M3[:127], values)  # their bits rise with them; the even ones end in 0
+    if dtype_name in ("fp8_e4m3", "fp8_e5m2"):
+        finite = to_float64(np.arange(127 if dtype_name == "fp8_e4m3" else 124, dtype=np.uint8), dtype_name)
+        nearest = _nearest(finite, values)  # their bits rise with them; the even ones end in 0
         return np.asarray(nearest | np.where(np.signbit(values), 128, 0), dtype=np.uint8)
     if dtype_name == "fp8_e8m0":
         return np.asarray(np.log2(values) + 127, dtype=np.uint8)

@@ -61,35 +61,34 @@ inline void set_nan(float& to) { to = std::numeric_limits<float>::quiet_NaN(); }
 inline void set_nan(double& to) { to = std::numeric_limits<double>::quiet_NaN(); }
 inline void set_nan(Bf16& to) { to.bits = 0x7FC0; }
 inline void set_nan(Fp16& to) { to.bits = 0x7E00; }
+template <int Fraction>
+void set_nan(Fp8<Fraction>& to) {
+  to.bits = 0xFF;
+}
 
 // Of 8 bits, found through functions on their arguments, as those of guarded.h.
 struct Int8 {
   std::int8_t bits;
 };
-struct Fp8 {
-  std::uint8_t bits;
-};
-inline void set_nan(Fp8& to) { to.bits = 0xFF; }
 inline double value_of(Int8 x) { return x.bits; }
-inline double value_of(Fp8 x) {
-  const int exponent = x.bits >> 3 & 15, fraction = x.bits & 7;
-  const double finite = exponent ? std::ldexp(8 + fraction, exponent - 10) : std::ldexp(fraction, -9);
-  const double size = (x.bits & 127) == 127 ? NAN : finite;
-  return x.bits >> 7 ? -size : size;
-}
 inline void make_random(Int8& x, std::uint64_t bits) { x.bits = static_cast<std::int8_t>(bits % 9 - 4); }
-inline void make_random(Fp8& x, std::uint64_t bits) {  // between 1/4 and 4
-  x.bits = static_cast<std::uint8_t>((bits & 1) << 7 | (5 + (bits >> 1 & 3)) << 3 | (bits >> 3 & 7));
+template <int Fraction>
+void make_random(Fp8<Fraction>& x, std::uint64_t bits) {  // between 1/4 and 4
+  constexpr int kFirst = (64 >> Fraction) - 3;
+  x.bits = static_cast<std::uint8_t>((bits & 1) << 7 | (kFirst + (bits >> 1 & 3)) << Fraction | (bits >> 3) % (1 << Fraction));
 }
 inline void set(Int8&, double) {}
-inline void set(Fp8&, double) {}
+template <int Fraction>
+void set(Fp8<Fraction>&, double) {}
 
 template <class T>
 constexpr Cached::Element kCachedOf = static_cast<Cached::Element>(kElementOf<T>);
 template <>
 inline constexpr Cached::Element kCachedOf<Int8> = Cached::int8;
 template <>
-inline constexpr Cached::Element kCachedOf<Fp8> = Cached::fp8_e4m3;
+inline constexpr Cached::Element kCachedOf<Fp8<3>> = Cached::fp8_e4m3;
+template <>
+inline constexpr Cached::Element kCachedOf<Fp8<2>> = Cached::fp8_e5m2;
 
 template <class T, class K = T>
 struct Tensors {

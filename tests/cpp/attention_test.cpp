@@ -300,7 +300,8 @@ TEST_P(AttentionTiledTest, FewQueriesOfWholeTiles) {
     check(table(), shape);
     if (table().columns == 1) return;
     check_of<Bf16, Int8>(table(), shape);
-    check_of<Bf16, Fp8>(table(), shape);
+    check_of<Bf16, Fp8<3>>(table(), shape);
+    check_of<Bf16, Fp8<2>>(table(), shape);
   };
   for (const std::int64_t rows : {1, 16, 17, 33, 64})
     for (const std::int64_t keys : {15, 32, 61, 150})
@@ -344,7 +345,8 @@ void check_caches(const AttentionTiledKernels& table) {
       check_of<T, Bf16>(table, shape);
       check_of<T, Fp16>(table, shape);
       check_of<T, Int8>(table, shape);
-      check_of<T, Fp8>(table, shape);
+      check_of<T, Fp8<3>>(table, shape);
+      check_of<T, Fp8<2>>(table, shape);
     }
 }
 
@@ -353,6 +355,32 @@ TEST_P(AttentionTiledTest, CachesOfEveryElement) {
   check_caches<Bf16>(table());
   check_caches<Fp16>(table());
   check_caches<double>(table());
+}
+
+// One key, whose values are all numbers of 8 bits: so are results.
+template <class T, class K>
+void check_numbers(const AttentionTiledKernels& table) {
+  if (!computes<T, K>(table)) return;
+  for (const std::int64_t rows : {1, 40}) {
+    const Shape shape = {.group = rows, .seq_q = 1, .seq_kv = 1, .head_dim = 32, .value_dim = 256};
+    Tensors<T, K> tensors(shape);
+    for (int i = 0; i < 256; ++i) std::memcpy(&tensors.v[i], &i, 1);
+    run(table, shape, tensors);
+    for (std::int64_t i = 0; i < rows * 256; ++i) {
+      const double out = tensors.out.value(i), wanted = tensors.v.value(i % 256);
+      if (std::isinf(wanted)) ASSERT_FALSE(std::isfinite(out)) << "element " << kCachedOf<K> << " bits " << i % 256;
+      else if (std::isnan(wanted)) ASSERT_TRUE(std::isnan(out)) << "element " << kCachedOf<K> << " bits " << i % 256;
+      else ASSERT_NEAR(out, wanted, 2e-7 * std::fabs(wanted)) << "element " << kCachedOf<K> << " bits " << i % 256;
+    }
+  }
+}
+
+TEST_P(AttentionTiledTest, EveryNumberOf8Bits) {
+  check_numbers<float, Fp8<3>>(table());
+  check_numbers<float, Fp8<2>>(table());
+  check_numbers<Bf16, Int8>(table());
+  check_numbers<Bf16, Fp8<3>>(table());
+  check_numbers<Bf16, Fp8<2>>(table());
 }
 
 TEST_P(AttentionNaiveTest, GrowingScores) { check(table(), {1, 3, 300, 16, false, 0, 0, 0.01}); }

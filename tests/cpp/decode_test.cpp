@@ -63,8 +63,8 @@ void run(const DecodeKernels<Number>& table, const Shape& shape, Tensors<T, K>& 
         .scale = static_cast<Number>(1.4426950408889634 * shape.scale()) * unit,
         .softcap = log2_e * static_cast<Number>(shape.softcap),
         .pages = shape.page_size ? tensors.pages.data() : nullptr, .page_size = shape.page_size,
-        .page_rows = 2 * shape.page_size, .streams = parts > 1 ? 4 : 1, .lead_bytes = parts > 1 ? 6 << 10 : 0,
-        .to_l1 = parts > 2,
+        .page_rows = 2 * shape.page_size, .element = kCachedOf<K>, .streams = parts > 1 ? 4 : 1,
+        .lead_bytes = parts > 1 ? 6 << 10 : 0, .to_l1 = parts > 2,
     });
   table.combine[kElementOf<T>]({
       .out = out.data(), .top = tops.data(), .sum = sums.data(), .sinks = shape.sinks ? tensors.sinks.data() : nullptr,
@@ -97,7 +97,8 @@ void check_caches(const DecodeKernels<float>& table, const Shape& shape) {
   check_of<T, Bf16>(table, shape);
   check_of<T, Fp16>(table, shape);
   check_of<T, Int8>(table, shape);
-  check_of<T, Fp8>(table, shape);
+  check_of<T, Fp8<3>>(table, shape);
+  check_of<T, Fp8<2>>(table, shape);
 }
 
 // One key of all numbers of an element: the result is its value.
@@ -167,7 +168,8 @@ TEST_P(DecodeTest, QueriesAndResultsOf16Bits) {
 TEST_P(DecodeTest, QueriesOfBf16OverBytes) {
   const auto check = [&](const Shape& shape) {
     check_of<Bf16, Int8>(table(), shape);
-    check_of<Bf16, Fp8>(table(), shape);
+    check_of<Bf16, Fp8<3>>(table(), shape);
+    check_of<Bf16, Fp8<2>>(table(), shape);
   };
   for (std::int64_t group = 1; group <= 24; ++group) check({.group = group, .seq_q = 1, .seq_kv = 200, .head_dim = 64});
   for (const std::int64_t keys : {1, 2, 15, 17, 193, 400})
@@ -265,9 +267,11 @@ TEST_P(DecodeTest, EveryNumberOfAnElement) {
   check_numbers<float, Bf16>(table());
   check_numbers<float, Fp16>(table());
   check_numbers<float, Int8>(table());
-  check_numbers<float, Fp8>(table());
+  check_numbers<float, Fp8<3>>(table());
+  check_numbers<float, Fp8<2>>(table());
   check_numbers<Bf16, Int8>(table());
-  check_numbers<Bf16, Fp8>(table());
+  check_numbers<Bf16, Fp8<3>>(table());
+  check_numbers<Bf16, Fp8<2>>(table());
 }
 
 TEST_P(DecodeTest, NotANumberStaysOne) {
@@ -275,8 +279,10 @@ TEST_P(DecodeTest, NotANumberStaysOne) {
   check_nan<float, Bf16>(table());
   check_nan<Bf16, Bf16>(table());
   check_nan<float, Fp16>(table());
-  check_nan<float, Fp8>(table());
-  check_nan<Bf16, Fp8>(table());
+  check_nan<float, Fp8<3>>(table());
+  check_nan<float, Fp8<2>>(table());
+  check_nan<Bf16, Fp8<3>>(table());
+  check_nan<Bf16, Fp8<2>>(table());
 }
 
 TEST_P(DecodeDoublesTest, RowsAndRemainders) {

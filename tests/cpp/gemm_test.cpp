@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -51,17 +52,17 @@ const std::vector<Tested<GemmKernels>> kTested = {
 #endif
 };
 
-constexpr Stored kAll[] = {Stored::fp32, Stored::bf16, Stored::fp16, Stored::int8, Stored::fp8_e4m3};
+constexpr Stored kAll[] = {Stored::fp32, Stored::bf16, Stored::fp16, Stored::int8, Stored::fp8_e4m3, Stored::fp8_e5m2};
 constexpr Stored kReal[] = {Stored::fp32, Stored::bf16, Stored::fp16};
-constexpr const char* kNames[] = {"fp32", "bf16", "fp16", "int8", "fp8_e4m3"};
+constexpr const char* kNames[] = {"fp32", "bf16", "fp16", "int8", "fp8_e4m3", "fp8_e5m2"};
 
 int index(Stored stored) { return static_cast<int>(stored); }
 
 class GemmTest : public TableTest<GemmKernels> {
  protected:
-  // Numbers of 8 bits of fraction, the same in every type; int8 has them times 128. Of fp8 as many as 3 bits hold.
+  // Numbers of 8 bits of fraction, the same in every type; int8 has them times 128. Of fp8 as many as its fraction holds.
   static std::vector<float> numbers(std::int64_t n, std::uint64_t seed, Stored type = Stored::fp32) {
-    const float steps = type == Stored::fp8_e4m3 ? 8 : 128;
+    const float steps = type == Stored::fp8_e4m3 ? 8 : type == Stored::fp8_e5m2 ? 4 : 128;
     std::vector<float> all(n);
     for (std::int64_t i = 0; i < n; ++i)
       all[i] =
@@ -84,6 +85,7 @@ class GemmTest : public TableTest<GemmKernels> {
       }
       if (type == Stored::int8) word = static_cast<std::uint8_t>(static_cast<int>(x * 128));
       if (type == Stored::fp8_e4m3) word = to_fp8_e4m3(x);
+      if (type == Stored::fp8_e5m2) word = to_fp8_e5m2(x);
       std::memcpy(all.data() + i * size, &word, size);
     }
     return all;
@@ -117,7 +119,7 @@ class GemmTest : public TableTest<GemmKernels> {
     const std::vector<float> a = numbers(rows * inner, 1, type), b = numbers(inner * columns, 2, type);
     const std::vector<std::uint8_t> a_bits = bits(a, type), b_bits = bits(b, type);
     // Few rows of a, fp8 and words are widened before; a block takes 16 bits as they are.
-    const bool widened = few || per_word > 1 || type == Stored::fp8_e4m3;
+    const bool widened = few || per_word > 1 || is_fp8(type);
     for (std::int64_t row = 0; row < (widened ? rows : 0); ++row) {
       std::vector<std::uint8_t> padded(a_bits.begin() + row * inner * size, a_bits.begin() + (row + 1) * inner * size);
       padded.resize(words * per_word * size);
@@ -247,6 +249,30 @@ TEST_P(GemmTest, SumsOfInt8AreExact) {
                                   .workspace = workspace.data(), .rows = 1, .columns = table.width, .c_stride = table.width,
                                   .inner = words, .first = 0, .last = 1});
   for (const std::int32_t sum : c) EXPECT_EQ(sum, kInner * 128 * 128);
+}
+
+// A row of all numbers, times 1.
+template <int Fraction>
+void check_numbers(const GemmKernels& table, Stored type, std::uint8_t one) {
+  constexpr std::int64_t kColumns = 256;
+  if (table.numbers[index(type)] == 0) return;
+  std::vector<float> a(1), packed(kColumns), workspace(table.few_floats(1)), c(kColumns);
+  std::vector<std::uint8_t> b(kColumns);
+  std::iota(b.begin(), b.end(), std::uint8_t{0});
+  const std::uint8_t padded[] = {one, 0};
+  table.widen[index(type)](padded, a.data(), 1);
+  table.pack[index(type)](b.data(), packed.data(), kColumns, 1, 0, kColumns / table.width);
+  table.few[index(type)]({.a = a.data(), .b = packed.data(), .c = c.data(), .workspace = workspace.data(), .rows = 1,
+                          .columns = kColumns, .c_stride = kColumns, .inner = 1, .first = 0, .last = kColumns / table.width});
+  for (std::int64_t i = 0; i < kColumns; ++i) {
+    const double wanted = value_of(Fp8<Fraction>{b[i]});
+    EXPECT_TRUE(std::isnan(wanted) ? std::isnan(c[i]) : c[i] == wanted) << kNames[index(type)] << " bits " << i << ": " << c[i];
+  }
+}
+
+TEST_P(GemmTest, EveryNumberOfFp8) {
+  check_numbers<3>(*GetParam().table, Stored::fp8_e4m3, 0x38);
+  check_numbers<2>(*GetParam().table, Stored::fp8_e5m2, 0x3C);
 }
 
 // b as it lies, a part of a wider matrix, into a part of a wider one; and the same b packed in fp32.

@@ -26,6 +26,20 @@ inline double value_of(Fp16 x) {
   const double size = exponent < 31 ? finite : mantissa ? NAN : INFINITY;
   return x.bits >> 15 ? -size : size;
 }
+// Of 8 bits, so many of them a fraction: 3 of E4M3, 2 of E5M2.
+template <int Fraction>
+struct Fp8 {
+  std::uint8_t bits;
+};
+template <int Fraction>
+double value_of(Fp8<Fraction> x) {
+  constexpr int kOnes = 1 << Fraction, kLast = (128 >> Fraction) - 1, kBias = kLast / 2;
+  const int exponent = x.bits >> Fraction & kLast, fraction = x.bits % kOnes;
+  double size = exponent ? std::ldexp(kOnes + fraction, exponent - kBias - Fraction) : std::ldexp(fraction, 1 - kBias - Fraction);
+  if (Fraction == 2 && exponent == kLast) size = fraction ? NAN : INFINITY;
+  if ((x.bits & 127) == 127) size = NAN;
+  return x.bits >> 7 ? -size : size;
+}
 
 // A random number of either sign between 1/4 and 4.
 inline void make_random(float& x, std::uint64_t bits) {

@@ -11,6 +11,9 @@ struct Int8 {
 struct Fp8E4m3 {  // OCP 8-bit floating point; no infinities, and a NaN where all but the sign is set
   std::uint8_t bits;
 };
+struct Fp8E5m2 {  // OCP 8-bit floating point: the upper half of an fp16
+  std::uint8_t bits;
+};
 
 // An Fp8E4m3 is loaded as 2^-8 of itself: its exponent and fraction at their places in fp16, whose bias is 8 more, denormal
 // numbers too.
@@ -23,6 +26,10 @@ ROOFLINE_INLINE Vec load(const Fp8E4m3* p) {
   const __m256i sign = _mm256_set1_epi16(static_cast<short>(0x8000)), all = _mm256_set1_epi16(static_cast<short>(0xBF80));
   const __m256i half = _mm256_and_si256(_mm256_slli_epi16(wide, 7), all);
   return _mm512_cvtph_ps(_mm256_or_si256(half, _mm256_cmpeq_epi16(_mm256_or_si256(half, sign), all)));
+}
+ROOFLINE_INLINE Vec load(const Fp8E5m2* p) {
+  const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return _mm512_cvtph_ps(_mm256_slli_epi16(wide, 8));
 }
 #if defined(__AVX512BW__) || defined(ROOFLINE_SIMDE)
 // Two vectors, whose integer operations are one each.
@@ -45,6 +52,10 @@ ROOFLINE_INLINE Vec load(const Fp8E4m3* p) {
   const __m128i half = _mm_and_si128(_mm_slli_epi16(wide, 7), all);
   return _mm256_cvtph_ps(_mm_or_si128(half, _mm_cmpeq_epi16(_mm_or_si128(half, sign), all)));
 }
+ROOFLINE_INLINE Vec load(const Fp8E5m2* p) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  return _mm256_cvtph_ps(_mm_unpacklo_epi8(_mm_setzero_si128(), bytes));
+}
 // Two vectors, whose integer operations are one each.
 ROOFLINE_INLINE void load_two(const Fp8E4m3* p, Vec& low, Vec& high) {
   const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
@@ -65,11 +76,16 @@ ROOFLINE_INLINE Vec load(const Fp8E4m3* p) {
   const uint16x4_t all = vdup_n_u16(0xBF80), half = vand_u16(vshl_n_u16(vreinterpret_u16_s16(widened(p)), 7), all);
   return vcvt_f32_f16(vreinterpret_f16_u16(vorr_u16(half, vceq_u16(vorr_u16(half, vdup_n_u16(0x8000)), all))));
 }
+ROOFLINE_INLINE Vec load(const Fp8E5m2* p) { return vcvt_f32_f16(vreinterpret_f16_s16(vshl_n_s16(widened(p), 8))); }
 #else
 ROOFLINE_INLINE Vec load(const Int8* p) { return static_cast<float>(p->bits); }
 ROOFLINE_INLINE Vec load(const Fp8E4m3* p) {
   const int magnitude = p->bits & 0x7F;
   const Fp16 half = {static_cast<std::uint16_t>((p->bits & 0x80) << 8 | (magnitude == 0x7F ? 0x7E00 : magnitude << 7))};
+  return load(&half);
+}
+ROOFLINE_INLINE Vec load(const Fp8E5m2* p) {
+  const Fp16 half = {static_cast<std::uint16_t>(p->bits << 8)};
   return load(&half);
 }
 #endif

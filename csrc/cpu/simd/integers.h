@@ -82,7 +82,7 @@ struct Bf16Pair {
 struct Int8Pair {
   std::int8_t numbers[2];
 };
-struct Fp8E4m3Pair {
+struct Fp8Pair {
   std::uint8_t numbers[2];
 };
 ROOFLINE_INLINE Vec load(const Bf16Pair* p) { return load(reinterpret_cast<const float*>(p)); }
@@ -101,21 +101,6 @@ ROOFLINE_INLINE Vec load(const Int8Pair* p) {
     return _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)));
   };
   return _mm512_castsi512_ps(upper_halves(sixteen(p), sixteen(p + 8)));
-}
-// As 2^-8 of themselves: what bytes.h makes of them.
-ROOFLINE_INLINE Vec load(const Fp8E4m3Pair* p) {
-  // The denormal numbers, and at the end NaN: all bits but the sign.
-  alignas(64) static constexpr std::uint16_t kOthers[32] = {0, 0x3700, 0x3780, 0x37C0, 0x3800, 0x3820, 0x3840, 0x3860,
-                                                            0, 0,      0,      0,      0,      0,      0,      0,
-                                                            0, 0,      0,      0,      0,      0,      0,      0,
-                                                            0, 0,      0,      0,      0,      0,      0,      0x7FC0};
-  const auto all = [](int bits) __attribute__((always_inline)) { return _mm512_set1_epi16(static_cast<short>(bits)); };
-  const __m512i wide = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-  const __m512i size = _mm512_and_si512(_mm512_slli_epi16(wide, 4), all(0x07F0));
-  const __mmask32 others = _mm512_cmple_epu16_mask(_mm512_and_si512(_mm512_add_epi16(size, all(0x10)), all(0x07F0)), all(0x80));
-  const __m512i usual = _mm512_add_epi16(size, all(0x3800));
-  const __m512i found = _mm512_mask_permutexvar_epi16(usual, others, wide, _mm512_load_si512(kOthers));
-  return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(found, wide, all(0x8000), 0xF8));  // a | (b & c)
 }
 #endif
 ROOFLINE_INLINE Vec widen_pairs_of_bytes(const std::int8_t* p) {

@@ -6,10 +6,6 @@
 
 namespace {
 
-struct Fp8E5m2 {  // OCP 8-bit floating point: the upper half of an fp16
-  std::uint8_t bits;
-};
-
 typedef std::uint32_t Words __attribute__((vector_size(4 * kLanes)));
 typedef float Numbers __attribute__((vector_size(4 * kLanes)));
 typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));

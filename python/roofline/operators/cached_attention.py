@@ -262,10 +262,17 @@ class CachedAttention(Operator):
         wide = (*served[2:4], *served[5:])
         narrow = {"heads": 8, "kv_heads": 2, "seq_q": 2, "seq_kv": 333}
         caches = (
-            {**narrow, "kv_dtype": "fp8_e4m3"},
+            *(
+                {**narrow, **fields, "kv_dtype": fp8}
+                for fp8 in ("fp8_e4m3", "fp8_e5m2")
+                for fields in (
+                    {},
+                    {"batch": 2, "seq_q": 8, "head_dim": 96, "page_size": 32},
+                    {"seq_q": 90, "head_dim": 24, "page_size": 32, "window": 33},
+                    {"batch": 3, "seq_q": 3, "seq_kv": 900, "shortest": 5, "page_size": 16},
+                )
+            ),
             {**narrow, "kv_dtype": "int8"},
-            {**narrow, "batch": 2, "seq_q": 8, "head_dim": 96, "page_size": 32, "kv_dtype": "fp8_e4m3"},
-            {**narrow, "seq_q": 90, "head_dim": 24, "page_size": 32, "window": 33, "kv_dtype": "fp8_e4m3"},
             {**narrow, "seq_q": 70, "head_dim": 72, "page_size": 16, "kv_dtype": "int8"},
             {**narrow, "seq_q": 4, "head_dim": 64, "window": 128, "sinks": True, "page_size": 8, "kv_dtype": "int8"},
         )
@@ -275,7 +282,7 @@ class CachedAttention(Operator):
             *(case for d in halves for case in cls.grid(served, dtype=d, kv_dtype=d)),
             *(case for d in ("fp32", "fp64") for case in cls.grid(wide, dtype=d, kv_dtype=d)),
             *cls.grid(caches, dtype=halves),
-            *cls.grid((narrow,), dtype="fp32", kv_dtype=("fp16", "bf16", "fp8_e4m3", "int8")),
+            *cls.grid((narrow,), dtype="fp32", kv_dtype=("fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8")),
             *cls.grid((narrow,), dtype="bf16", kv_dtype=("fp32", "fp16")),
             Case(problem=cls(batch=128, heads=64, seq_kv=131072, kv_dtype="fp8_e4m3"), slow=True),
         )

@@ -19,7 +19,7 @@ from .scales import Scaled
 # Of c, and of the sums.
 _RESULT = {
     "fp32": "fp32", "fp64": "fp64", "bf16": "fp32", "int8": "int32", "fp16": "fp32", "tf32": "fp32", "fp8_e4m3": "fp32",
-    "nvfp4": "fp32",
+    "fp8_e5m2": "fp32", "nvfp4": "fp32",
 }  # fmt: skip
 _DTYPES = tuple(_RESULT)
 ALONG_INNER = ("int8", "fp8_e4m3", "nvfp4")  # dtypes whose kernels read both operands along inner
@@ -112,7 +112,7 @@ class Matmul(Scaled):
         "tiled": _Tiled(
             summary="our own kernels on packed strips of b, sums in fp32 (int8: int32, fp64: fp64); few rows read b in one stream "
             "or several; bias and activation while a cache holds c",
-            dtypes={"cpu": ("fp32", "fp64", "bf16", "fp16", "int8", "fp8_e4m3")},
+            dtypes={"cpu": ("fp32", "fp64", "bf16", "fp16", "int8", "fp8_e4m3", "fp8_e5m2")},
             own_products=True,
         ),
         "fast_accumulation": Variant(

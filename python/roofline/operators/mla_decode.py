@@ -120,7 +120,7 @@ class MlaDecode(Masked):
             {**few, "batch": 2, "seq_q": 3, "seq_kv": 7},
             {**few, "batch": 2, "seq_q": 3, "seq_kv": 7, "causal": False, "scale_block": 4, "cache_dtype": "fp8_e4m3"},
             {**few, "seq_q": 8, "seq_kv": 11, "dtype": "fp16"},
-            {"heads": 16, "seq_kv": 200, "cache_dtype": "fp8_e4m3", "rope_dtype": "fp8_e4m3"},
+            *({"heads": 16, "seq_kv": 200, "cache_dtype": fp8, "rope_dtype": fp8} for fp8 in ("fp8_e4m3", "fp8_e5m2")),
         )
         served = (
             {"heads": 16, "seq_kv": 333},
