@@ -77,6 +77,15 @@ def _apart(problem: Operator, held: dict[str, Held], written: Collection[str]) -
                 raise Error(f"{problem.name}: {shared}; pass a copy of one")
 
 
+def _require_indices(problem: Operator, held: dict[str, Held]) -> None:
+    """Raises Error for an index that is out of bounds: kernels would follow it."""
+    for spec in problem.inputs():
+        values = held[spec.name].raw() if spec.below else np.empty(0)
+        outside = values[(values < 0) | (values >= spec.below)]
+        if outside.size:
+            raise Error(f"{problem.name}: tensor {spec.name!r:.80} holds {outside[0]}; it must be from 0 to {spec.below - 1}")
+
+
 @arguments_checked
 def run(
     problem: Operator | type[Operator] | str,
@@ -104,7 +113,7 @@ def run(
         The outputs by name; bf16 and fp8 ones in NumPy as their bits.
 
     Raises:
-        Error: for a missing, unknown or misshapen tensor or one on another device.
+        Error: for a missing, unknown or misshapen tensor, one on another device, or an index out of bounds.
         Unsupported: where there is no such kernel here.
         OutOfMemory: too large for the memory.
     """
@@ -126,6 +135,7 @@ def run(
         if spec.role == "in_out" and spec.name not in in_place:
             owned.append(spec.name)
     _apart(problem, held, [spec.name for spec in problem.outputs()])
+    _require_indices(problem, held)
     bind(opened, problem, variant or opened.default_variant(problem), held).run()
     as_numpy = opened.backend == "cpu" or all(isinstance(tensor, np.ndarray) for tensor in tensors.values())
 
