@@ -10,7 +10,7 @@ from roofline.dtypes import DTYPES
 from roofline.errors import Error, Unsupported
 from roofline.measurement import Policy, attempt, measure, run
 from roofline.measurement.tensors import IN_KERNELS
-from roofline.operators import OPERATORS, Convert, Operator
+from roofline.operators import OPERATORS, Bmm, Convert, GroupedMatmul, Operator, QuantizedMatmul
 
 ROOT = Path(__file__).parents[1]
 ABSENT = [name for name in DTYPES if name not in IN_KERNELS]
@@ -57,6 +57,14 @@ def test_what_kernels_lack_is_unsupported(problem: Operator, monkeypatch: pytest
     found = attempt(problem, device="cpu")
     assert found.status == "unsupported"
     assert re.search(said, found.reason)
+
+
+@pytest.mark.parametrize(
+    "problem", [QuantizedMatmul(weight_bits=3), GroupedMatmul(weight_bits=4.5), Bmm(scales="row", scale_bits=16)]
+)
+def test_widths_that_kernels_lack_are_unsupported(problem: Operator) -> None:
+    with pytest.raises(Unsupported, match=f"{problem.name}: tensor .* has numbers of [0-9.]+ bits, which no kernel stores"):
+        measure(problem, device="cpu")
 
 
 def test_what_kernels_have_is_not_refused_for_its_dtype() -> None:

@@ -450,10 +450,28 @@ def test_a_wrong_kernel_is_never_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert attempt(Relu(elements=64), device="cpu", policy=FAST).status == "failed"
 
 
-@pytest.mark.parametrize("bad", [{"min_s": -1}, {"noise": float("nan")}, {"min_samples": 1}, {"tries": 0}, {"max_s": "long"}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"min_s": -1},
+        {"noise": float("nan")},
+        {"min_samples": 1},
+        {"tries": 0},
+        {"max_s": "long"},
+        {"tries": 1.5},
+        {"noise": 10**400},
+    ],
+)
 def test_bad_policies(bad: dict[str, Any]) -> None:
     with pytest.raises(Error):
         Policy(**bad)
+
+
+@pytest.mark.parametrize("measured", [roofline.measure, attempt, roofline.sweep])
+@pytest.mark.parametrize("seed", [-1, 2**31 + 1, 1.5, "a", None])
+def test_bad_seeds(measured: Any, seed: Any) -> None:
+    with pytest.raises(Error, match="seed must be"):
+        measured(Relu(elements=64), device="cpu", seed=seed)
 
 
 def test_the_default_is_a_variant_that_the_device_can_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import Error, is_number
+from ..errors import Error, is_number, is_whole
 from ..words import ByName
 
 LEAST_S = 0.5  # of samples, however little time is left
@@ -35,9 +35,9 @@ class Policy(ByName):
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if not is_number(value) or not 0 <= value < math.inf:
-                raise Error(f"{field.name} must be a number of at least 0, got {value!r:.80}")
+            value, whole = getattr(self, field.name), field.type == "int"
+            if not (is_whole(value) if whole else is_number(value)) or not 0 <= value <= sys.float_info.max:
+                raise Error(f"{field.name} must be a {'whole ' * whole}number of at least 0, got {value!r:.80}")
         if self.min_samples < 3 or self.tries < 1:
             raise Error("min_samples must be at least 3 and tries at least 1")
         if self.limit_s < self.max_s:

@@ -14,6 +14,7 @@ from ..prediction import moved_bytes
 from ..probes.levels import held_share, last_cache
 from ..results import CACHE_STATES
 from ..units import fmt_bytes
+from ..words import dimension
 from .devices import Device
 from .probing import level_of
 from .tensors import Held, allocate_all, bind, require_kernels
@@ -74,6 +75,11 @@ class Prepared:
         return found
 
 
+def checked_seed(seed: int) -> int:
+    """Raises Error for what does not seed the random data."""
+    return dimension("seed", seed, 0, 31)
+
+
 def prepare(device: Device, problem: Operator, variant: str | None, cache_state: str, seed: int) -> Prepared:
     """Allocate, fill and bind as many sets of buffers as the cache state needs. Raises Unsupported and OutOfMemory."""
     if cache_state not in CACHE_STATES[:2]:
@@ -90,7 +96,7 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
         raise OutOfMemory(
             f"{problem.name}: its tensors take {fmt_bytes(footprint)}, {fmt_bytes(have)} are available; use smaller dimensions"
         )
-    tensors = [allocate_all(device, problem, seed)]
+    tensors = [allocate_all(device, problem, checked_seed(seed))]
     sets = [bind(device, problem, chosen, tensors[0])]
     plan = {"variant": chosen, **sets[0].plan}
     flush_each = False

@@ -99,12 +99,17 @@ class Held:
 
 
 def require_kernels(problem: Operator) -> None:
-    """Raises Unsupported where the operator is cost only, or a tensor has a dtype that no kernel stores."""
+    """Raises Unsupported where the operator is cost only, or a tensor has numbers that no kernel stores."""
     if not problem.variants:
         raise Unsupported(f"{problem.name} is cost only: it has no kernels")
     for spec in problem.tensors():
         if spec.dtype not in IN_KERNELS:
             raise Unsupported(f"{problem.name}: tensor {spec.name!r} is {spec.dtype}, which no kernel stores; costs alone know it")
+        if spec.bits not in (None, dtype(spec.dtype).bits):
+            width = f"{float(spec.bits):g} bits"
+            raise Unsupported(
+                f"{problem.name}: tensor {spec.name!r} has numbers of {width}, which no kernel stores; costs alone know it"
+            )
 
 
 def allocate(device: Device, spec: TensorSpec, seed: int, index: int, data: Array | None = None) -> Held:

@@ -24,7 +24,7 @@ from ..words import arguments_checked
 from .devices import Device, measuring, open_device, provenance, utc_now
 from .disturbances import disturbed
 from .policy import LEAST_S, Policy
-from .preparing import Prepared, prepare
+from .preparing import Prepared, checked_seed, prepare
 from .probing import Ready, roofs_of
 from .tensors import check
 
@@ -315,7 +315,7 @@ def attempt(problem: Operator | type[Operator] | str, *, variant: str | None = N
             threads: int = 0, cache_state: str = "cold", seed: int = 0, **options: Any) -> Measurement:  # fmt: skip
     """As `measure`, but what cannot run is a result too: status unsupported, out_of_memory or failed, with the reason."""
     problem = problem_of(problem)
-    opened, machine = open_device(device, threads), options.get("machine")
+    opened, machine, seed = open_device(device, threads), options.get("machine"), checked_seed(seed)
     try:
         return measure(problem, variant=variant, device=opened, cache_state=cache_state, seed=seed, **options)
     except Unsupported as error:

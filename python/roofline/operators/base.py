@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
@@ -298,7 +299,7 @@ class Operator(ByName):
             if not isinstance(value, bool):
                 raise Error(f"{where} must be True or False, got {value!r:.80}")
         elif field.type in ("float", float):
-            if not is_number(value) or not abs(value) < float("inf"):
+            if not is_number(value) or not abs(value) <= sys.float_info.max:
                 raise Error(f"{where} must be a finite number, got {value!r:.80}")
         elif field.name.endswith("dtype") or (field.name == "accumulator" and value):
             try:

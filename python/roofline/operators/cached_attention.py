@@ -81,7 +81,10 @@ class CachedAttention(Operator):
             self.seq_q <= self.seq_kv, "seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv"
         )
 
-        self.require(self.softcap >= 0, "softcap must be at least 0, got {softcap}")
+        self.require(
+            (self.softcap == 0) | ((self.softcap >= 1e-30) & (self.softcap <= 1e30)),
+            "softcap must be 0 or from 1e-30 to 1e30, got {softcap}",
+        )
         self.require(
             (self.shortest == 0) | ((self.seq_q <= self.shortest) & (self.shortest <= self.seq_kv)),
             "shortest must be 0 or from seq_q {seq_q} to seq_kv {seq_kv}, got {shortest}",

@@ -15,6 +15,7 @@ from ..machine import Ceiling, Machine
 from ..measurement import Device, Policy, attempt, open_device
 from ..measurement.devices import utc_now
 from ..measurement.policy import QUICK, REPORT, THOROUGH
+from ..measurement.preparing import checked_seed
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.tensors import WHOLE_CHECK_BYTES, WHOLE_CHECK_FLOPS
 from ..prediction import predict_problem
@@ -105,6 +106,7 @@ def report(
     """
     if quick and thorough:
         raise Error("report: quick and thorough exclude each other")
+    checked_seed(seed)
     begun, began_utc = time.monotonic(), utc_now()
     limit = _limit(time_limit_s, quick, thorough)
     if html:
