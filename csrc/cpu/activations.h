@@ -70,15 +70,27 @@ struct Powers {
   __attribute__((always_inline)) Vec operator()(Vec x) const { return kFused ? fma(x, factor, base) : mul(sub(x, base), factor); }
 };
 
-// a / (1 + e^-x). For results of 16 bits the exponent's reduction need not be exact.
+// a / (1 + e^-x); for results in fp32 of x from about -88 on. For those of 16 bits the exponent's reduction need not be exact.
 template <class T, class V>
 ROOFLINE_INLINE V times_sigmoid(V a, V x) {
   V e;
   if constexpr (sizeof(T) == sizeof(float))
-    e = each([](Vec b) __attribute__((always_inline)) { return exp<false>(min(set1(87.0f), sub(zero(), b))); }, x);
+    e = each([](Vec b) __attribute__((always_inline)) { return exp<false>(sub(zero(), b)); }, x);
   else
     e = exp2_of<T, false>(times(x, all<V>(-1.44269504f)));
   return each([](Vec b, Vec c) __attribute__((always_inline)) { return div(b, add(set1(1.0f), c)); }, a, e);
+}
+
+// x / (1 + e^-x), which is next to 0 from -87 on down. There x counts as -87, unless e^-x may become infinite and the quotient 0.
+template <class T, class V>
+ROOFLINE_INLINE V silu_of(V x) {
+#if defined(ROOFLINE_LOOK_UP)
+  constexpr bool kBounded = sizeof(T) == sizeof(float);
+#else
+  constexpr bool kBounded = true;
+#endif
+  if constexpr (kBounded) x = each([](Vec a) __attribute__((always_inline)) { return max(set1(-87.0f), a); }, x);  // a NaN stays one
+  return times_sigmoid<T>(x, x);
 }
 
 // x (1 + tanh(u)) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x³). Below -10 it is less than fp32's normal numbers: 0.

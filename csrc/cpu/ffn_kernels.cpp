@@ -66,7 +66,7 @@ void quantize(const float* x, const float* scale, const float* gate, const float
   });
 }
 
-struct SiluMul { ROOFLINE_INLINE Vec of(Vec x, Vec gate) { return mul(times_sigmoid<Bf16>(gate, gate), x); } };
+struct SiluMul { ROOFLINE_INLINE Vec of(Vec x, Vec gate) { return mul(silu_of<Bf16>(gate), x); } };
 template <class Activation>
 struct Alone : Activation { __attribute__((always_inline)) Vec of(Vec x, Vec) const { return (*this)(x); } };
 

@@ -335,8 +335,7 @@ void silu_mul(const void* gate, const void* up, void* y, std::int64_t n) {
   using V = std::conditional_t<sizeof(T) == sizeof(float), VecOf<T>, FourOf<T>>;
   auto *g = static_cast<const T*>(gate), *u = static_cast<const T*>(up);
   write<V, NonTemporal, true>(static_cast<T*>(y), n, [=](std::int64_t i, int lanes) __attribute__((always_inline)) {
-    const V x = take<V>(g + i, lanes, 0);
-    return inexact(times(times_sigmoid<T>(x, x), take<V>(u + i, lanes, 0)));
+    return inexact(times(silu_of<T>(take<V>(g + i, lanes, 0)), take<V>(u + i, lanes, 0)));
   }, g, u);
   if constexpr (NonTemporal) fence();
 }
@@ -357,7 +356,7 @@ void finish(float* c, const float* bias, std::int64_t n) {
     map<float, false>(c, n, of, static_cast<const float*>(c));
 }
 struct Nothing { __attribute__((always_inline)) Vec operator()(Vec x) const { return x; } };
-struct Silu { __attribute__((always_inline)) Vec operator()(Vec x) const { return times_sigmoid<float>(x, x); } };
+struct Silu { __attribute__((always_inline)) Vec operator()(Vec x) const { return silu_of<float>(x); } };
 
 #define ROOFLINE_BOTH(...) {__VA_ARGS__, false>, __VA_ARGS__, (kLanes > 1)>}  // the scalar set has no non-temporal stores
 

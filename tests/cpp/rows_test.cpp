@@ -285,12 +285,14 @@ TEST_P(RowsTest, SiluMul) {
     table().silu_mul[0](gate.data(), up.data(), up.data(), n);
     ASSERT_EQ(0, std::memcmp(up.data(), y.data(), n * sizeof(float)));
   }
-  Floats gate(2, 0), up(2, 0), y(2, 0);
-  gate[0] = 1e30f, gate[1] = -1e30f;
-  up[0] = up[1] = 1;
-  table().silu_mul[0](gate.data(), up.data(), y.data(), 2);
-  EXPECT_EQ(y[0], 1e30f);
-  EXPECT_NEAR(y[1], 0, 1e-7);
+  for (const float large : {100.0f, 1e30f, 3e38f, INFINITY}) {
+    Floats gate(2, 0), up(2, 0), y(2, 0);
+    gate[0] = large, gate[1] = -large;
+    up[0] = up[1] = 1;
+    table().silu_mul[0](gate.data(), up.data(), y.data(), 2);
+    EXPECT_EQ(y[0], large);
+    EXPECT_NEAR(y[1], 0, 1e-30);
+  }
 }
 
 TEST_P(RowsTest, GeluByTanhIsAccurateOverItsRange) {
