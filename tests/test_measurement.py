@@ -341,6 +341,17 @@ def test_a_callable_that_raises_passes_through() -> None:
         roofline.measure_callable(3, flops=1, bytes=1)  # type: ignore[arg-type]
 
 
+def test_calls_that_compute_nothing_are_refused() -> None:
+    async def later() -> None: ...
+
+    def by_and_by() -> Iterator[int]:
+        yield 1
+
+    for function in (later, by_and_by):
+        with pytest.raises(Error, match="computes nothing yet"):
+            roofline.measure_callable(function, flops=1, bytes=1, policy=FAST)
+
+
 test_bad_callables = refused(
     lambda arguments: roofline.measure_callable(lambda: None, **{"policy": FAST, **arguments}),
     ({"flops": 1}, "bytes is missing"),
@@ -453,15 +464,10 @@ def test_a_wrong_kernel_is_never_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        {"min_s": -1},
-        {"noise": float("nan")},
-        {"min_samples": 1},
-        {"tries": 0},
-        {"max_s": "long"},
-        {"tries": 1.5},
-        {"noise": 10**400},
+        {"min_s": -1}, {"noise": float("nan")}, {"noise": 10**400}, {"min_samples": 1}, {"min_samples": 10**30}, {"tries": 0},
+        {"tries": 1.5}, {"tries": "2"}, {"max_s": "long"},
     ],
-)
+)  # fmt: skip
 def test_bad_policies(bad: dict[str, Any]) -> None:
     with pytest.raises(Error):
         Policy(**bad)

@@ -108,12 +108,13 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
         ({"rows": [1], "variant": ["fused", "fancy"]}, "unknown variant 'fancy'"),
         ({"rows": range(2_000_000)}, "more than 1000000"),
         ({"rows": [1], "progress": "yes"}, "progress must be"),
+        ({"rows": [1], "out": 5}, "the path of a file must be text or a Path, got 5"),
     ],
 )
 def test_bad_sweeps_say_so_before_measuring(arguments: dict[str, Any], words: str, tmp_path: Path) -> None:
     out = tmp_path / "results.jsonl"
     with pytest.raises(Error, match=words):
-        roofline.sweep(Softmax(), device="cpu", policy=FAST, out=out, **arguments)
+        roofline.sweep(Softmax(), device="cpu", policy=FAST, **{"out": out, **arguments})
     assert not out.exists()
 
 

@@ -29,6 +29,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.
 
 def target_of(path: Name) -> str:
     """The file behind a path's symbolic links, absent or not, or one of STREAMS. Raises Error for a loop of links."""
+    require_type("the path of a file", path, (str, os.PathLike), "text or a Path")
     target = os.fspath(path)
     for _ in range(MOST_LINKS):
         if target in STREAMS:
@@ -101,10 +102,8 @@ def require_file(path: Name, *, apart_from: Iterable[Name | None] = ()) -> Path:
 
     apart_from: see `require_apart`.
     """
-    require_type("the path of a file", path, (str, os.PathLike), "text or a Path")
-    file = Path(path)
+    target, file = Path(target_of(path)), Path(path)
     require_apart(file, apart_from)
-    target = Path(target_of(file))
     try:
         if is_stream(file):
             return file

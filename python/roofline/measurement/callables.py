@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -83,6 +84,8 @@ def measure_callable(
     """
     if not callable(function):
         raise Error(f"measure_callable: {function!r:.80} is not callable")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise Error(f"measure_callable: a call of {function!r:.80} computes nothing yet; pass a function that runs it to its end")
     if isinstance(flops, Operator):
         work, moved = (
             flops.flops(),

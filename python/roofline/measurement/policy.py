@@ -36,8 +36,9 @@ class Policy(ByName):
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value, whole = getattr(self, field.name), field.type == "int"
-            if not (is_whole(value) if whole else is_number(value)) or not 0 <= value <= sys.float_info.max:
-                raise Error(f"{field.name} must be a {'whole ' * whole}number of at least 0, got {value!r:.80}")
+            if not (is_whole(value) if whole else is_number(value)) or not 0 <= value <= (2**31 if whole else sys.float_info.max):
+                kind = "whole number from 0 to 2**31" if whole else "number of at least 0"
+                raise Error(f"{field.name} must be a {kind}, got {value!r:.80}")
         if self.min_samples < 3 or self.tries < 1:
             raise Error("min_samples must be at least 3 and tries at least 1")
         if self.limit_s < self.max_s:
