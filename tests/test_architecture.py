@@ -1,13 +1,12 @@
 """The dependency picture of docs/architecture.md, executable: an arrow that points up fails here and names both files."""
 
 import ast
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from programs import printed
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "python" / "roofline"
@@ -126,10 +125,6 @@ def test_only_the_bindings_know_python() -> None:
             assert "Python.h" not in text, path
 
 
-def run_python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "MPLBACKEND": "Agg"})
-
-
 def test_the_analytic_half_works_without_the_compiled_module() -> None:
     """Everything left of `measurement` imports and computes where roofline._core cannot load."""
     left = [name for name in ORDER[: ORDER.index("measurement")] if any((PACKAGE / f).exists() for f in (name, f"{name}.py"))]
@@ -150,8 +145,7 @@ except roofline.Error as error:
 else:
     raise SystemExit("measure must say that the compiled module is missing")
 """
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
+    printed(code, MPLBACKEND="Agg")
 
 
 def test_import_is_light() -> None:
@@ -161,14 +155,13 @@ import roofline
 heavy = {"numpy", "matplotlib", "rich", "tqdm", "roofline._core", "pandas"} & set(sys.modules)
 assert not heavy, heavy
 """
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
+    printed(code, MPLBACKEND="Agg")
 
 
 @pytest.mark.timing
 def test_import_takes_less_than_a_tenth_of_a_second() -> None:
     code = "import time; began = time.perf_counter(); import roofline; print(time.perf_counter() - began)"
-    assert min(float(run_python(code).stdout) for _ in range(5)) < 0.1
+    assert min(float(printed(code)) for _ in range(5)) < 0.1
 
 
 def test_commands_that_measure_nothing_need_no_compiled_module() -> None:
@@ -186,8 +179,7 @@ for line in (
     if code or drawn or not printed.getvalue():
         raise SystemExit(f"{line}: {code}, {drawn}")
 """
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
+    printed(code, MPLBACKEND="Agg")
 
 
 def test_public_names_resolve() -> None:

@@ -6,14 +6,13 @@ import io
 import json
 import math
 import re
-import subprocess
-import sys
 import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import printed
 
 import roofline
 from roofline.claims import SAYS, Claim, documents, find_claim, list_claims, notebook_decode, to_dict
@@ -121,13 +120,7 @@ def test_each_once() -> None:
 
 
 def test_a_line_can_be_pasted() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", find_claim("linear-batch-512").line],
-        capture_output=True,
-        text=True,
-        cwd=Path(str(roofline.__file__)).parent.parent,
-    )
-    assert done.stdout == "[409.6, 168.86257928118394]\n", done.stderr
+    assert printed(find_claim("linear-batch-512").line) == "[409.6, 168.86257928118394]\n"
 
 
 def test_the_notebooks_rule_by_hand() -> None:

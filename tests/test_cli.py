@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from example import bandwidth, fma
+from programs import printed
 
 from roofline.ceilings.measuring import POLICIES
 from roofline.cli import main
@@ -51,10 +52,9 @@ def command(*arguments: str, **environment: str) -> dict:
     return {"args": [sys.executable, "-m", "roofline.cli", *arguments], "env": {**kept, **environment}}
 
 
-def ran(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        **command(*arguments, **environment), capture_output=True, text=True, encoding="utf-8", errors="replace", timeout=PATIENCE_S
-    )
+def ran(*arguments: str, preexec_fn: Any = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    shown = {"capture_output": True, "text": True, "encoding": "utf-8", "errors": "replace"}
+    return subprocess.run(**command(*arguments, **environment), **shown, timeout=PATIENCE_S, preexec_fn=preexec_fn)
 
 
 def one_line(err: str) -> str:
@@ -89,8 +89,7 @@ def test_help_imports_nothing_heavy() -> None:
         "import sys; from roofline.cli import main; main(['--help']); "
         "print([m for m in ('numpy', 'rich', 'matplotlib', 'tqdm') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
-    assert done.stdout.splitlines()[-1] == "[]", done
+    assert printed(code).splitlines()[-1] == "[]"
 
 
 @pytest.mark.timing
@@ -243,12 +242,8 @@ def test_sweep_takes_lists_and_explain_reads_its_file(cli: Any, ceilings: str, t
     assert lines[0].startswith("operator")
     assert len([line for line in lines if line.startswith("attention ")]) == 8
     found = Results.load(out)
-    assert [(m.problem["seq_q"], m.problem["causal"], m.variant) for m in found[:3]] == [
-        (8, True, "naive"),
-        (8, True, "tiled"),
-        (8, False, "naive"),
-    ]
-
+    first = [(m.problem["seq_q"], m.problem["causal"], m.variant) for m in found[:3]]
+    assert first == [(8, True, "naive"), (8, True, "tiled"), (8, False, "naive")]
     assert found[3].key[:12] in cli.out(["explain", out])
     for chosen in ("4", found[3].key[:16]):
         text = cli.out(["explain", out, chosen, "--machine", ceilings])
@@ -260,12 +255,8 @@ def test_sweep_takes_lists_and_explain_reads_its_file(cli: Any, ceilings: str, t
 
 
 def test_sweep_writes_json_lines(cli: Any, ceilings: str) -> None:
-    records = [
-        json.loads(line)
-        for line in cli.out(
-            ["sweep", "convert", "--elements", "8,16", "--dtype", "int8", "--json", "--machine", ceilings, *FAST], code=3
-        ).splitlines()
-    ]
+    out = cli.out(["sweep", "convert", "--elements", "8,16", "--dtype", "int8", "--json", "--machine", ceilings, *FAST], code=3)
+    records = [json.loads(line) for line in out.splitlines()]
     assert [(r["problem"]["elements"], r["status"]) for r in records] == [(8, "unsupported"), (16, "unsupported")]
 
 
@@ -363,27 +354,10 @@ def test_a_disk_that_fills_up_keeps_the_lines_before(tmp_path: Path, ceilings: s
     import resource
 
     out = tmp_path / "s.jsonl"
-    arguments = [
-        "sweep",
-        "convert",
-        "--elements",
-        ",".join(map(str, range(1, 40))),
-        "--dtype",
-        "int8",
-        "-o",
-        str(out),
-        "--machine",
-        ceilings,
-        *FAST,
-    ]
+    sizes = ",".join(map(str, range(1, 40)))
+    arguments = ["sweep", "convert", "--elements", sizes, "--dtype", "int8", "-o", str(out), "--machine", ceilings, *FAST]
     limit = 8 << 10
-    done = subprocess.run(
-        **command(*arguments),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
+    done = ran(*arguments, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     assert done.returncode == 1, done
     assert "cannot append" in one_line(done.stderr)
     kept = Results.load(out)

@@ -5,14 +5,13 @@ import dataclasses
 import json
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from example import bandwidth, bracket
+from programs import python
 from shown import pretty
 from tables import gives
 
@@ -536,9 +535,7 @@ def test_the_command_writes_files(suffix: str, saved: Path, cli: Any) -> None:
 
 def test_the_command_with_a_datasheet(tmp_path: Path) -> None:
     h200(read(4.48e12), tensor(795e12)).save(tmp_path / "machine.json")
-    command = [sys.executable, "-m", "roofline.cli", "compare", str(tmp_path / "machine.json"), "H200 SXM"]
-    source = str(Path(str(roofline.__file__)).parent.parent)
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": source})
+    done = python("-m", "roofline.cli", "compare", str(tmp_path / "machine.json"), "H200 SXM")
     assert done.returncode == 0, done.stderr
     assert "93." in done.stdout and "not measured" in done.stdout and "(unverified)" in done.stdout
 

@@ -3,7 +3,6 @@
 import dataclasses
 import importlib.util
 import math
-import os
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import printed, python
 from shown import fonts_known
 
 import roofline
@@ -63,22 +63,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pages")
 
 
-def run_quickly(code: str, where: Path) -> subprocess.CompletedProcess[str]:
-    # The package under test, whatever the working directory.
-    paths = os.pathsep.join([str(Path(str(roofline.__file__)).parent.parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    environment = {**os.environ, "PYTHONPATH": paths, "MPLBACKEND": "Agg", "MPLCONFIGDIR": fonts_known(where / "matplotlib")}
-    command = [sys.executable, "-c", QUICKLY + code]
-    return subprocess.run(command, capture_output=True, text=True, cwd=where, env=environment, timeout=300)
+def run_quickly(code: str, where: Path) -> str:
+    return printed(QUICKLY + code, cwd=where, MPLBACKEND="Agg", MPLCONFIGDIR=fonts_known(where / "matplotlib"))
 
 
 def test_readme_code_runs(folder: Path) -> None:
     (code,) = blocks(README, "python")
     assert len(code.strip().splitlines()) <= 12
-    done = run_quickly(code, folder)
-    assert done.returncode == 0, done.stderr
+    said = run_quickly(code, folder)
     assert (folder / "roofline.png").stat().st_size > 10_000
     for shown in ("Machine(", "Measurement(", "Prediction("):
-        assert shown in done.stdout
+        assert shown in said
 
 
 def test_other_code_runs(folder: Path) -> None:
@@ -87,8 +82,7 @@ def test_other_code_runs(folder: Path) -> None:
     for number, page in enumerate(PAGES[1:]):
         if code := "\n".join(block for block in blocks(page, "python") if missing not in block):
             (folder / f"{number:03d}_{page.stem}.py").write_text(code, encoding="utf-8")
-    done = run_quickly("import glob, runpy\nfor page in sorted(glob.glob('*_*.py')):\n    runpy.run_path(page)\n", folder)
-    assert done.returncode == 0, done.stderr
+    run_quickly("import glob, runpy\nfor page in sorted(glob.glob('*_*.py')):\n    runpy.run_path(page)\n", folder)
 
 
 def test_readme_begins_with_the_two_commands() -> None:
@@ -131,7 +125,7 @@ def test_every_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_generated_parts_are_fresh() -> None:
-    done = subprocess.run([sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True)
+    done = python(str(ROOT / "docs" / "generate.py"), "--check")
     assert done.returncode == 0, done.stderr
 
 

@@ -2,8 +2,6 @@
 
 import io
 import json
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs import printed
 from tables import gives
 
 pytest.importorskip("roofline._core")
@@ -330,17 +329,13 @@ def test_nothing_stays_behind(zen5: None, tmp_path: Path, monkeypatch: pytest.Mo
 # -- planted faults, with the real libraries ----------------------------------------------------------------------------------
 
 
-def examined(environment: dict[str, str], name: str) -> dict[str, Any]:
-    code = f"""
+def examined(**environment: str) -> dict[str, Any]:
+    code = """
 import json
 from roofline.doctor import time_libraries
-print(json.dumps(time_libraries([{name!r}], quick=True).to_dict()))
+print(json.dumps(time_libraries(["numpy"], quick=True).to_dict()))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
+    report: dict[str, Any] = json.loads(printed(code, **environment))
     return next(run for run in report["runs"] if run["dtype"] == "fp32")
 
 
@@ -352,7 +347,7 @@ def uses_openblas() -> bool:
 def test_kernels_of_an_old_cpu_are_found_and_cured() -> None:
     if not uses_openblas() or "avx2" not in module.this_cpu().isas:
         pytest.skip("NumPy has no OpenBLAS with kernels to choose from here")
-    run = examined({"OPENBLAS_CORETYPE": "Prescott"}, "numpy")
+    run = examined(OPENBLAS_CORETYPE="Prescott")
     assert "kernels (no AVX2)" in run["why"][0]
     assert run["derived"]["share"] < 0.5
     assert run["cure"]["works"] and run["cure"]["gain"] > 2
@@ -362,7 +357,7 @@ def test_kernels_of_an_old_cpu_are_found_and_cured() -> None:
 def test_a_forgotten_thread_limit_is_found_and_cured() -> None:
     if not uses_openblas() or module.this_cpu().cores < 2:
         pytest.skip("NumPy has no OpenBLAS, or there is one core")
-    run = examined({"OPENBLAS_NUM_THREADS": "1"}, "numpy")
+    run = examined(OPENBLAS_NUM_THREADS="1")
     assert "OPENBLAS_NUM_THREADS=1 is set" in run["why"][0]
     assert run["cure"]["environment"] == {"OPENBLAS_NUM_THREADS": str(module.this_cpu().cores)}
     assert run["cure"]["gain"] > 1.3

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from programs import python
 
 from roofline.machine import Ceiling, Machine
 from roofline.operators import OPERATORS
@@ -25,12 +25,11 @@ def stages(benchmarks: Callable[[str], ModuleType]) -> dict[str, ModuleType]:
 
 
 def run(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-B", str(SCRIPT), "--out", str(out), "--work", str(out / "work"), *words]
-    return subprocess.run(command, text=True, capture_output=True, timeout=120)
+    return python("-B", str(SCRIPT), "--out", str(out), "--work", str(out / "work"), *words)
 
 
 def test_list_names_every_stage(stages: dict[str, ModuleType]) -> None:
-    listed = subprocess.run([sys.executable, "-B", str(SCRIPT), "--list"], text=True, capture_output=True)
+    listed = python("-B", str(SCRIPT), "--list")
     assert listed.returncode == 0
     assert [line.split()[0] for line in listed.stdout.splitlines()] == [stage.name for stage in stages["all"].STAGES]
 

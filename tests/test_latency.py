@@ -1,8 +1,6 @@
 """Latency probes, huge pages, clocks of every core; and all of it where cores, huge pages or a home are missing."""
 
 import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from example import bracket, measurement
+from programs import printed
 from reported import Reported
 
 import roofline
@@ -26,17 +25,6 @@ pytestmark = pytest.mark.all_cores
 
 FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
 MIB = 2**20
-
-
-def alone(code: str, *prefix: str, **environment: str) -> str:
-    """What a process of its own prints; it must end well, and within a minute."""
-    paths = os.pathsep.join([str(Path(str(roofline.__file__)).parent.parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    done = subprocess.run(
-        [*prefix, sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": paths, **environment},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def shortest(found: Ready, seconds: float = 0.1) -> float:
@@ -196,7 +184,7 @@ def test_two_threads_on_one_core_hand_over_too() -> None:
     """Both workers are moved to one CPU behind the pool's back: each then waits for the other to be put aside."""
     if open_device("cpu").threads < 2:
         pytest.skip("one usable core")
-    alone("""
+    printed("""
         import os
         import numpy as np
         from roofline import CoreToCore, run
@@ -338,7 +326,7 @@ WITHOUT = """
 
 @needs_huge
 def test_without_huge_pages_all_runs_and_says_so() -> None:
-    assert [float(line) for line in alone(WITHOUT).split()] == [0.0] * 5
+    assert [float(line) for line in printed(WITHOUT).split()] == [0.0] * 5
 
 
 # -- few cores, no home, clocks -----------------------------------------------------------------------------------------------
@@ -365,11 +353,11 @@ EVERYTHING = """
 
 def test_one_core() -> None:
     cpu = min(os.sched_getaffinity(0))
-    first, *rest = alone(f"import os\nos.sched_setaffinity(0, [{cpu}])\n" + textwrap.dedent(EVERYTHING)).splitlines()
+    first, *rest = printed(f"import os\nos.sched_setaffinity(0, [{cpu}])\n" + textwrap.dedent(EVERYTHING)).splitlines()
     assert first == "1"
     assert "two threads are needed" in rest[0]
 
 
 @pytest.mark.parametrize("home", ["/proc", "/nowhere"], ids=["read_only", "missing"])
 def test_no_home(home: str) -> None:
-    assert alone(EVERYTHING, HOME=home, XDG_CACHE_HOME=home, TMPDIR=home)
+    assert printed(EVERYTHING, HOME=home, XDG_CACHE_HOME=home, TMPDIR=home)

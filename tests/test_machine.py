@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from example import gemm
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import printed
 from tables import gives, refused
 
 from roofline.errors import Error
@@ -722,19 +722,18 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_write_cut_off_by_the_system_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "machine.json"
     path.write_text("old")
-    program = (
-        "import resource, signal, sys\n"
-        "from roofline.machine import write_atomically\n"
-        "from roofline.errors import Error\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-        "try:\n"
-        "    write_atomically(sys.argv[1], 'x' * 100000)\n"
-        "except Error as error:\n"
-        "    print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=120, check=True)
-    assert "File too large; the file that was there is unchanged" in done.stdout
+    program = """
+        import resource, signal, sys
+        from roofline.machine import write_atomically
+        from roofline.errors import Error
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        try:
+            write_atomically(sys.argv[1], 'x' * 100000)
+        except Error as error:
+            print(error)
+    """
+    assert "File too large; the file that was there is unchanged" in printed(program, str(path))
     assert path.read_text() == "old"
     assert [name.name for name in tmp_path.iterdir()] == ["machine.json"]
 

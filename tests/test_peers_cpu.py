@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from programs import python
 
 import roofline
 
@@ -176,10 +177,7 @@ esac
 
 
 def run(out: Path, tools: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    package = str(Path(str(roofline.__file__)).parents[1])
-    environment = {**os.environ, "PATH": f"{tools}{os.pathsep}/usr/bin{os.pathsep}/bin", "PYTHONPATH": package}
-    command = [sys.executable, str(SCRIPT), "--out", str(out), *words]
-    return subprocess.run(command, text=True, capture_output=True, timeout=240, env=environment)
+    return python(str(SCRIPT), "--out", str(out), *words, PATH=f"{tools}{os.pathsep}/usr/bin{os.pathsep}/bin")
 
 
 def test_a_run_with_a_slow_likwid(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 from example import bandwidth, fma, measurement
+from programs import python
 
 from roofline import plot, reading
 from roofline._repr import github_table, html_table, markdown, printable, records_to_csv, text_table
@@ -276,10 +275,8 @@ def test_errors_of_the_command_are_short(arguments: list[str], capsys: pytest.Ca
 
 def test_rooflines_isa_is_quoted_in_part() -> None:
     pytest.importorskip("roofline._core", reason="the compiled module is not built")
-    done = subprocess.run(
-        [sys.executable, "-m", "roofline.cli", "run", "softmax", "--rows", "4", "--columns", "4", "--device", "cpu"],
-        env={**os.environ, "ROOFLINE_ISA": "q" * 5000}, text=True, capture_output=True, timeout=120,
-    )  # fmt: skip
+    run = ["run", "softmax", "--rows", "4", "--columns", "4", "--device", "cpu"]
+    done = python("-m", "roofline.cli", *run, ROOFLINE_ISA="q" * 5000)
     assert done.returncode and done.stderr.count("\n") == 1 and len(done.stderr) < 1500, done.stderr[:300]
 
 

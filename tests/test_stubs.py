@@ -1,11 +1,9 @@
 """The hand-written stub of the compiled module says what the module has."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import python
 
 ROOT = Path(__file__).parent.parent
 
@@ -22,12 +20,6 @@ def test_the_stub_matches_the_compiled_module(tmp_path: Path) -> None:
     (tmp_path / "mypy.ini").write_text("[mypy]\n[mypy-numpy.*]\nfollow_imports = skip\n")
     # mypy finds an installed package by itself, and refuses to be told where it is.
     told = {} if "site-packages" in package.parts else {"MYPYPATH": str(package.parent)}
-    paths = os.pathsep.join([str(package.parent), *filter(None, [os.environ.get("PYTHONPATH", "")])])
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy.stubtest", "--mypy-config-file", "mypy.ini", "roofline._core"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths, "MYPY_CACHE_DIR": str(tmp_path), **told},
-        cwd=tmp_path,
-    )
+    stubtest = ("-m", "mypy.stubtest", "--mypy-config-file", "mypy.ini", "roofline._core")
+    done = python(*stubtest, cwd=tmp_path, MYPY_CACHE_DIR=str(tmp_path), **told)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs import printed
 
 import roofline
 from roofline.errors import Error, Unsupported
@@ -106,16 +107,17 @@ def test_run_is_right_from_any_number_of_threads() -> None:
 
 
 def test_devices_are_opened_once() -> None:
-    script = (
-        "import threading, roofline.measurement.devices as d\n"
-        "found, begin = [], threading.Barrier(8)\n"
-        "def work():\n    begin.wait(); found.append(id(d.open_device('cpu')))\n"
-        "threads = [threading.Thread(target=work) for _ in range(8)]\n"
-        "[t.start() for t in threads]; [t.join() for t in threads]\n"
-        "assert len(found) == 8 and len(set(found)) == 1, found\n"
-    )
+    script = """
+        import threading, roofline.measurement.devices as d
+        found, begin = [], threading.Barrier(8)
+        def work():
+            begin.wait(); found.append(id(d.open_device('cpu')))
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        [t.start() for t in threads]; [t.join() for t in threads]
+        assert len(found) == 8 and len(set(found)) == 1, found
+    """
     for _ in range(3):
-        subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+        printed(script)
 
 
 def test_run_from_the_executor_of_asyncio() -> None:

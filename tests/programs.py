@@ -1,0 +1,22 @@
+"""Programs that tests start: Python with the package under test, whatever the working directory."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import roofline
+
+
+def python(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join(filter(None, (str(Path(str(roofline.__file__)).parent.parent), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": paths, **environment}
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=cwd, env=environment, timeout=300)
+
+
+def printed(code: str, *arguments: str, cwd: Path | None = None, **environment: str) -> str:
+    """What this code prints; it must end well."""
+    done = python("-c", textwrap.dedent(code), *arguments, cwd=cwd, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
