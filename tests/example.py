@@ -5,11 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from roofline.machine import Ceiling, Machine
+from roofline.measurement import Policy
 from roofline.operators import Matmul, Operator
 from roofline.operators.scales import scales_name
 from roofline.results import Bracket, Measurement
 
 CACHES = {"threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
+# Measurements of tenths of a second, and of hundredths: for what they are, and not how long they take.
+FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
+BRIEF = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)
 Values = float | tuple[float, ...]
 # config.json files by preset: what the fields say of those with a published total, copies of the files (transformer.presets.SOURCES
 # says where) of the others, without names of classes, tokens and factors of rotation.

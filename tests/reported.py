@@ -16,9 +16,10 @@ class Reported(Device):
         name: str = "cpu",
         operators: Iterable[type[Operator]] = (),
         missing: Callable[[str, str], str] = lambda variant, dtype: "",
+        peers: tuple[int, ...] = (),
         **facts: Any,
     ) -> None:
-        self.name, self.facts, self.roofs = name, facts, {}
+        self.name, self.facts, self.roofs, self.peers = name, facts, {}, peers
         self.threads = int(facts.get("threads", 1)) if name == "cpu" else 0
         self.arena_bytes = arena_bytes(int(facts.get("memory_bytes", 2**34)))
         self.kernels = [
@@ -27,3 +28,7 @@ class Reported(Device):
             for variant, declared in operator.variants.items()
             for dtype in declared.dtypes.get(name.partition(":")[0], ())
         ]
+
+    @property
+    def kernel_isas(self) -> tuple[str, ...]:
+        return tuple(self.isas.split(",")[::-1])

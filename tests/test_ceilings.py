@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import BRIEF
 
 import roofline
 from roofline import Error, Machine, Policy
@@ -28,7 +29,6 @@ pytestmark = pytest.mark.all_cores
 
 # What reports and predictions need, which is all that quick measures.
 PREDICTED = {"launch", "stream", "fma", "exp", "gemm.square", "gemm.narrow"}
-FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)
 # Where it does not matter how fast anything is.
 SHORT = Policy(warmup_min_s=0.0, warmup_max_s=0.005, batch_s=1e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
 
@@ -36,7 +36,7 @@ SHORT = Policy(warmup_min_s=0.0, warmup_max_s=0.005, batch_s=1e-4, min_samples=3
 @pytest.fixture(scope="module")
 def machine(small_machines: Callable[..., Any]) -> Machine:
     with small_machines():
-        return roofline.measure_machine("cpu", quick=True, policy=FAST)
+        return roofline.measure_machine("cpu", quick=True, policy=BRIEF)
 
 
 def test_every_main_ceiling_is_there(machine: Machine) -> None:

@@ -1,11 +1,10 @@
 """Attention of few queries on a CPU: the variant that is its default is the faster one."""
 
 import pytest
+from example import FAST
 
 import roofline
-from roofline import Attention, Policy
-
-FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.01, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
+from roofline import Attention
 
 
 @pytest.mark.timing

@@ -4,14 +4,13 @@ import dataclasses
 import statistics
 
 import pytest
+from example import FAST
 
 from roofline.measurement import Policy, open_device
 from roofline.measurement.preparing import prepare
 from roofline.measurement.tensors import check
 from roofline.operators import Attention, Operator, Softmax, Stream
 from roofline.units import KIB, MIB
-
-POLICY = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
 
 
 def test_the_device_says_by_which_instruction() -> None:
@@ -30,7 +29,7 @@ def test_the_device_says_by_which_instruction() -> None:
 )
 def test_results_and_guard_zones_are_those_of_warm_launches(problem: Operator, variant: str) -> None:
     ready = prepare(open_device("cpu"), problem, variant, "cold", 3)
-    assert ready.device.core.sample(ready.sets, -1, True, policy=POLICY.to_dict())["samples_s"].size
+    assert ready.device.core.sample(ready.sets, -1, True, policy=FAST.to_dict())["samples_s"].size
     for tensors in ready.tensors:
         report = check(problem, tensors, 3)
         assert report["passed"], report["reason"]
@@ -39,7 +38,7 @@ def test_results_and_guard_zones_are_those_of_warm_launches(problem: Operator, v
 @pytest.mark.timing
 def test_roofs_are_flushed_one_by_one() -> None:
     ready = prepare(open_device("cpu"), Stream(access="read", elements=64 * KIB // 4), "plain", "warm", 3)
-    policy = dataclasses.replace(POLICY, bracket_s=0.05).to_dict()
+    policy = dataclasses.replace(FAST, bracket_s=0.05).to_dict()
     seen = ready.device.core.measure(ready.sets, False, [(ready.sets, True), (ready.sets, False)], lambda before: 1, policy)
     for brackets in (seen["before_s"], seen["after_s"]):
         cold, warm = map(statistics.median, brackets)

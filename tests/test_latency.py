@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from example import bracket, measurement
+from example import FAST, bracket, measurement
 from programs import printed
 from reported import Reported
 
@@ -23,7 +23,6 @@ from roofline.results import roof_value
 
 pytestmark = pytest.mark.all_cores
 
-FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
 MIB = 2**20
 
 

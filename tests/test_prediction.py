@@ -246,9 +246,6 @@ def test_the_knee_and_the_launch_are_the_users() -> None:
 test_bad_assumptions = refused(
     lambda options: predict(machine(), Relu(), **options),
     ({"utilisation": {"DRAM": 0.5}}, "utilisation is given for compute, bandwidth, link, not for 'DRAM'"),
-    ({"utilisation": {"bandwidth": 0}}, "utilisation of bandwidth must be a share from 1e-06 to 1, got 0"),
-    ({"utilisation": {"compute": 1.1}}, "a share from 1e-06 to 1, got 1.1"),
-    ({"launch_s": -1.0}, r"launch_s must be seconds from 0 to 1e\+06, got -1.0"),
     ({"knee": 0.5}, "knee must be at least 1"),
     ({"knee": math.nan}, "knee must be at least 1"),
     ({"unit": "tensor"}, "no compute ceiling for fp32 tensor accumulating in fp32"),

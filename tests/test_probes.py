@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import BRIEF
+from reported import Reported
 
 import roofline
 from roofline import probes
 from roofline.errors import Error, OutOfMemory
 from roofline.machine import Ceiling, Machine
-from roofline.measurement import Policy
 from roofline.measurement.arena import LEAST_BYTES, Arena, arena_bytes
 from roofline.measurement.devices import Device
 from roofline.measurement.probing import Ready, ready
@@ -25,35 +26,12 @@ from roofline.probes.base import ROOFS, want
 from roofline.tensor_spec import TensorSpec
 from roofline.units import GIB, KIB, MIB
 
-FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)
 SETS = "scalar,avx2,avx512,avx512_vnni,avx512_bf16,avx512_fp16,amx"
 
 
-class Stated:
-    """A device of which there are only facts: every kernel that Python declares for it runs."""
-
-    def __init__(self, name: str, facts: Mapping[str, Any], peers: tuple[int, ...] = ()) -> None:
-        self.name, self.threads, self.peers, self.facts = name, int(facts.get("threads", 0)), peers, facts
-        self.arena_bytes = arena_bytes(int(facts["memory_bytes"]))
-        self.kernel_isas = tuple(SETS.split(",")[::-1]) if name == "cpu" else ()
-
-    @property
-    def backend(self) -> str:
-        return self.name.partition(":")[0]
-
-    @property
-    def title(self) -> str:
-        return "Example"
-
-    def missing(self, operator: str, variant: str, dtype: str) -> str:
-        declared = OPERATORS[operator].variants.get(variant)
-        has = declared is not None and dtype in declared.dtypes.get(self.backend, ())
-        return "" if has else f"{self.name} has no {variant} kernel of {operator} for {dtype}"
-
-
-def cpu(l3: int = 32 * MIB, memory: int = 64 * GIB, threads: int = 2, flush: str = "clflushopt", **facts: Any) -> Stated:
+def cpu(l3: int = 32 * MIB, memory: int = 64 * GIB, threads: int = 2, flush: str = "clflushopt", **facts: Any) -> Reported:
     of_cores = {"l1_bytes": 48 * KIB, "l2_bytes": 2 * MIB, "threads": threads, "cores": threads, "isas": SETS}
-    return Stated("cpu", {**of_cores, "l3_bytes": l3, "memory_bytes": memory, "flush": flush, **facts})
+    return Reported("cpu", OPERATORS.values(), **of_cores, l3_bytes=l3, memory_bytes=memory, flush=flush, **facts)
 
 
 GPUS = {  # multiprocessors, L1 with shared memory, L2, memory
@@ -67,11 +45,11 @@ GPUS = {  # multiprocessors, L1 with shared memory, L2, memory
 }
 
 
-def gpu(architecture: str, **facts: Any) -> Stated:
+def gpu(architecture: str, **facts: Any) -> Reported:
     sms, shared, l2, memory = GPUS[architecture]
     stated = {"architecture": architecture, "sms": sms, "threads_per_sm": 2048, "max_clock_hz": 1.8e9}
     sizes = {"shared_bytes_per_sm": shared, "l2_bytes": l2, "memory_bytes": memory}
-    return Stated("cuda:0", {**stated, **sizes, **facts}, peers=(1, 2))
+    return Reported("cuda:0", OPERATORS.values(), peers=(1, 2), **stated, **sizes, **facts)
 
 
 # -- ids and names ------------------------------------------------------------------------------------------------------------
@@ -96,7 +74,7 @@ def test_what_a_probe_says_of_itself() -> None:
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("target", [cpu(), cpu(threads=1), *map(gpu, GPUS)], ids=["two", "one", *GPUS])
-def test_no_two_wanted_ceilings_share_a_name(target: Stated, depth: str) -> None:
+def test_no_two_wanted_ceilings_share_a_name(target: Reported, depth: str) -> None:
     labels = [what.label for what in probes.wanted(target, depth)]
     assert len(labels) > 10
     assert sorted(set(labels)) == sorted(labels)
@@ -141,13 +119,13 @@ class Nowhere:
         pass
 
 
-def held(target: Stated, problem: Operator) -> None:
+def held(target: Reported, problem: Operator) -> None:
     """The arrays of a problem, as `ready` takes them. Raises OutOfMemory where they do not fit."""
     large = [spec for spec in problem.tensors() if spec.size_bytes >= LEAST_BYTES and spec.dtype in ("fp32", "fp64")]
     Arena(Nowhere(), target.arena_bytes).held(large)
 
 
-def sized(target: Stated, depth: str) -> Iterator[tuple[Wanted, Operator]]:
+def sized(target: Reported, depth: str) -> Iterator[tuple[Wanted, Operator]]:
     """Every problem that can be measured; those that stay apart from the arena fit memory."""
     found = list(probes.wanted(target, depth))
     assert found
@@ -193,7 +171,7 @@ def test_every_problem_of_every_gpu_fits_its_memory(architecture: str, depth: st
                 assert problem.footprint_bytes() <= 0.4 * target.facts["l2_bytes"]
 
 
-def missing(target: Stated) -> Mapping[str, str]:
+def missing(target: Reported) -> Mapping[str, str]:
     return {what.label: what.missing for what in probes.wanted(target) if what.missing}
 
 
@@ -238,7 +216,7 @@ def test_a_probe_is_one_object(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         Ceiling(probe="backwards", samples=(1.0,))
     monkeypatch.setattr(probes, "PROBES", (BACKWARDS,))
     monkeypatch.setitem(probes._BY_ID, "backwards", BACKWARDS)
-    machine = roofline.measure_machine("cpu", quick=True, policy=FAST)
+    machine = roofline.measure_machine("cpu", quick=True, policy=BRIEF)
     assert machine.provenance["left_out"] == {}
     (found,) = machine.ceilings
     assert (found.probe, found.kind, found.name) == ("backwards", "latency", "L1 backwards over 100 lines")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example import bandwidth, bracket
+from example import BRIEF, bandwidth, bracket
 from tables import gives, refused
 
 import roofline
@@ -369,8 +369,7 @@ def test_lines_fit_their_schema(schema: Any, closed: Any) -> None:
 
 def test_what_is_really_measured_fits_its_schema(schema: Any) -> None:
     check = schema("results")
-    policy = roofline.Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.03, bracket_s=0.002, tries=1)
-    m = roofline.measure(roofline.Relu(elements=4096), device="cpu", cache_state="warm", policy=policy)
+    m = roofline.measure(roofline.Relu(elements=4096), device="cpu", cache_state="warm", policy=BRIEF)
     assert list(check.iter_errors(json.loads(json.dumps(m.to_dict())))) == []
     assert Measurement.from_dict(json.loads(json.dumps(m.to_dict()))) == m
 

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example import BRIEF
 from reported import Reported
 from tables import refused
 
 import roofline
-from roofline import Attention, Error, Ffn, GroupedMatmul, Matmul, Policy, Relu, Results, Softmax, Stream, sweeps
+from roofline import Attention, Error, Ffn, GroupedMatmul, Matmul, Relu, Results, Softmax, Stream, sweeps
 from roofline.measurement import open_device
 from roofline.sweeps import points
-
-FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.03, bracket_s=0.002, tries=1)
 
 
 def test_points_are_the_product_last_axis_fastest() -> None:
@@ -45,7 +44,7 @@ def test_each_point_of_a_sweep_has_its_own_default() -> None:
 
 def test_a_sweep_is_on_disk_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "results.jsonl"
-    first = roofline.sweep(Relu(), elements=[1024, 2048], device="cpu", cache_state="warm", policy=FAST, out=out)
+    first = roofline.sweep(Relu(), elements=[1024, 2048], device="cpu", cache_state="warm", policy=BRIEF, out=out)
     assert [m.problem["elements"] for m in first] == [1024, 2048]
     assert len(Results.load(out)) == 2
     settled = {m.key for m in first if m.status in ("ok", "implausible")}
@@ -53,7 +52,7 @@ def test_a_sweep_is_on_disk_and_resumed(tmp_path: Path, monkeypatch: pytest.Monk
     measured: list[int] = []
     original = sweeps.attempt
     monkeypatch.setattr(sweeps, "attempt", lambda p, **o: measured.append(p.elements) or original(p, **o))  # type: ignore[attr-defined,func-returns-value]
-    again = roofline.sweep(Relu(), elements=[1024, 2048, 4096], device="cpu", cache_state="warm", policy=FAST, out=out)
+    again = roofline.sweep(Relu(), elements=[1024, 2048, 4096], device="cpu", cache_state="warm", policy=BRIEF, out=out)
     assert [m.problem["elements"] for m in again] == [1024, 2048, 4096]
     assert 4096 in measured
     assert all(m.key not in settled or m.problem["elements"] not in measured for m in first)
@@ -66,7 +65,7 @@ def test_a_contended_point_is_measured_again(tmp_path: Path, monkeypatch: pytest
     for status in ("contended", "contended", "ok", "contended"):
         state = lambda p, status=status, **o: dataclasses.replace(original(p, **o), status=status)  # noqa: E731
         monkeypatch.setattr(sweeps, "attempt", state)
-        (found,) = roofline.sweep(Relu(elements=512), device="cpu", cache_state="warm", policy=FAST, out=out)
+        (found,) = roofline.sweep(Relu(elements=512), device="cpu", cache_state="warm", policy=BRIEF, out=out)
         measured.append((found.status, len(out.read_text().splitlines())))
     # Disturbed again is no new line; the undisturbed one is, and it is not measured again.
     assert measured == [("contended", 1), ("contended", 1), ("ok", 2), ("ok", 2)]
@@ -74,7 +73,7 @@ def test_a_contended_point_is_measured_again(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_cannot_run_is_a_result() -> None:
-    quickly = {"device": "cpu", "cache_state": "warm", "policy": FAST}
+    quickly = {"device": "cpu", "cache_state": "warm", "policy": BRIEF}
     found = roofline.sweep(Matmul(rows=8, columns=8, inner=8), variant="tiled", dtype=["fp32", "tf32"], **quickly)
     assert found[1].status == "unsupported"
     assert "tf32" in found[1].reason
@@ -86,14 +85,14 @@ def test_what_cannot_run_is_a_result() -> None:
 def test_progress_is_told() -> None:
     seen: list[tuple[int, int, str]] = []
     roofline.sweep(
-        Relu(), elements=[64, 128], device="cpu", cache_state="warm", policy=FAST, progress=lambda *step: seen.append(step)
+        Relu(), elements=[64, 128], device="cpu", cache_state="warm", policy=BRIEF, progress=lambda *step: seen.append(step)
     )
     assert [(done, total) for done, total, _ in seen] == [(0, 2), (1, 2), (2, 2)]
     assert "elements=128" in seen[1][2]
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    roofline.sweep(Relu(elements=64), device="cpu", cache_state="warm", policy=FAST)
+    roofline.sweep(Relu(elements=64), device="cpu", cache_state="warm", policy=BRIEF)
     assert capfd.readouterr() == ("", "")
 
 
@@ -114,7 +113,7 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
 def test_bad_sweeps_say_so_before_measuring(arguments: dict[str, Any], words: str, tmp_path: Path) -> None:
     out = tmp_path / "results.jsonl"
     with pytest.raises(Error, match=words):
-        roofline.sweep(Softmax(), device="cpu", policy=FAST, **{"out": out, **arguments})
+        roofline.sweep(Softmax(), device="cpu", policy=BRIEF, **{"out": out, **arguments})
     assert not out.exists()
 
 

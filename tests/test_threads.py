@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import BRIEF
 from programs import printed
 
 import roofline
@@ -25,7 +26,6 @@ pytestmark = pytest.mark.all_cores
 
 THREADS = 4
 CALLS = int(os.environ.get("ROOFLINE_THREAD_CALLS", "1000"))  # of every kernel, by all threads together
-FAST = roofline.Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)
 ON_CPU = [(kind, variant) for kind in OPERATORS.values() for variant, known in kind.variants.items() if "cpu" in known.dtypes]
 
 
@@ -99,7 +99,7 @@ def runs_right(seed: int, times: int = 1, **options: Any) -> None:
 
 
 def measured() -> roofline.Measurement:
-    return roofline.measure(Softmax(rows=8, columns=8), policy=FAST, cache_state="warm")
+    return roofline.measure(Softmax(rows=8, columns=8), policy=BRIEF, cache_state="warm")
 
 
 def test_run_is_right_from_any_number_of_threads() -> None:
@@ -140,9 +140,9 @@ def test_measurements_of_several_threads_follow_each_other() -> None:
 
     def work(thread: int) -> None:
         if thread % 2:
-            found.append(roofline.measure(Softmax(rows=64, columns=64), policy=FAST, cache_state="warm"))
+            found.append(roofline.measure(Softmax(rows=64, columns=64), policy=BRIEF, cache_state="warm"))
         else:
-            found.append(roofline.measure_callable(counted, flops=1000, bytes=1000, policy=FAST))
+            found.append(roofline.measure_callable(counted, flops=1000, bytes=1000, policy=BRIEF))
 
     together(work)
     assert len(found) == THREADS and most == 1
@@ -156,7 +156,7 @@ def test_a_sweep_and_runs_in_other_threads() -> None:
         if thread:
             runs_right(thread, 50)
         else:
-            results.append(roofline.sweep(Softmax(), rows=[8, 16], columns=[32], policy=FAST, cache_state="warm", device="cpu"))
+            results.append(roofline.sweep(Softmax(), rows=[8, 16], columns=[32], policy=BRIEF, cache_state="warm", device="cpu"))
 
     together(work)
     assert all(m.correctness["passed"] for m in results[0])
@@ -167,14 +167,14 @@ def test_a_callable_may_run_kernels_on_its_own_thread_and_on_others() -> None:
         runs_right(1)
         together(lambda thread: runs_right(thread), 2)
 
-    assert roofline.measure_callable(work, flops=1000, bytes=1000, policy=FAST).samples_s
+    assert roofline.measure_callable(work, flops=1000, bytes=1000, policy=BRIEF).samples_s
 
 
 def test_a_callable_that_measures_is_refused() -> None:
     with pytest.raises(Error, match="called by the callable that is being measured"):
-        roofline.measure_callable(measured, flops=1, bytes=1, policy=FAST)
+        roofline.measure_callable(measured, flops=1, bytes=1, policy=BRIEF)
     with pytest.raises(Error, match="another thread has measured a callable for more than 5 s"):
-        roofline.measure_callable(lambda: together(lambda _: measured(), 1), flops=1, bytes=1, policy=FAST)
+        roofline.measure_callable(lambda: together(lambda _: measured(), 1), flops=1, bytes=1, policy=BRIEF)
     runs_right(3)  # nothing is left locked
     assert measured().samples_s
 
@@ -239,10 +239,10 @@ def test_what_only_the_module_makes() -> None:
             with pytest.raises(TypeError):
                 make()
     with pytest.raises(Error, match="is None"):
-        core.sample([None], policy=FAST.to_dict())
+        core.sample([None], policy=BRIEF.to_dict())
     with pytest.raises(Error, match="None"):
         core.bind("relu", "fused", "fp32", [("x", None, 0, "fp32", [1, 1], [], "in")], {})
-    for policy in ({}, {**FAST.to_dict(), "batch_s": float("nan")}, {**FAST.to_dict(), "noise": -1.0}):
+    for policy in ({}, {**BRIEF.to_dict(), "batch_s": float("nan")}, {**BRIEF.to_dict(), "noise": -1.0}):
         with pytest.raises(Error, match="sampling policy"):
             core.sample([core.callable(lambda: None)], policy=policy)
     memory = core.memory(64)

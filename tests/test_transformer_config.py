@@ -129,17 +129,15 @@ def test_parameters_fill_the_files(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [
-        # Of config.json: layers, width, heads, KV heads, head, FFN, vocabulary, biases of q, k and v, tables of the vocabulary.
-        ("Llama-3.1-405B", (126, 16384, 128, 8, 128, 53248, 128256, 0, 2)),
-        ("Qwen2.5-7B", (28, 3584, 28, 4, 128, 18944, 152064, 1, 2)), ("Llama-3.2-1B", (16, 2048, 32, 8, 64, 8192, 128256, 0, 1)),
-        ("Phi-4", (40, 5120, 40, 10, 128, 17920, 100352, 0, 2)), ("Falcon3-7B", (28, 3072, 12, 4, 256, 23040, 131072, 0, 2)),
-        ("Falcon3-10B", (40, 3072, 12, 4, 256, 23040, 131072, 0, 2)),
+        # Of config.json: layers, width, heads, KV heads, head, FFN, vocabulary.
+        ("Falcon3-7B", (28, 3072, 12, 4, 256, 23040, 131072)),
+        ("Falcon3-10B", (40, 3072, 12, 4, 256, 23040, 131072)),
     ],
-)  # fmt: skip
-def test_dense_totals_by_hand(name: str, sizes: tuple[int, ...]) -> None:
-    layers, d, heads, kv, head, ffn, vocabulary, biased, tables = sizes
-    attention = 2 * d * heads * head + 2 * d * kv * head + biased * (heads + 2 * kv) * head
-    assert total_parameters(preset(name)) == tables * vocabulary * d + layers * (attention + 3 * d * ffn + 2 * d) + d
+)
+def test_totals_by_hand_where_no_count_is_published(name: str, sizes: tuple[int, ...]) -> None:
+    layers, d, heads, kv, head, ffn, vocabulary = sizes
+    attention = 2 * d * heads * head + 2 * d * kv * head
+    assert total_parameters(preset(name)) == 2 * vocabulary * d + layers * (attention + 3 * d * ffn + 2 * d) + d
 
 
 def test_the_source_of_each_preset_is_stated() -> None:
@@ -352,11 +350,10 @@ def test_wrong_configurations_get_one_clear_error(changes: dict[str, Any], messa
     assert len(str(caught.value)) < 600
 
 
-@pytest.mark.parametrize("key", ["qk_nope_head_dim", "n_routed_experts", "first_k_dense_replace", "moe_intermediate_size"])
-def test_missing_keys_of_mixtures_and_mla(key: str) -> None:
-    values = {name: value for name, value in CONFIGS["DeepSeek-V3"].items() if name != key}
-    with pytest.raises(Error, match=f"lacks {key}"):
-        from_hugging_face(values)
+test_missing_keys_of_mixtures_and_mla = refused(
+    lambda missing: from_hugging_face({key: value for key, value in CONFIGS["DeepSeek-V3"].items() if key != missing}),
+    *((key, f"lacks {key}") for key in ("qk_nope_head_dim", "n_routed_experts", "first_k_dense_replace", "moe_intermediate_size")),
+)
 
 
 HOSTILE = [
@@ -412,7 +409,8 @@ def test_any_value_of_any_key_is_taken_or_refused(name: str, changes: dict[str, 
 
 
 BASE: dict[str, Any] = {"layers": 2, "d_model": 64, "heads": 4, "d_ff": 128, "vocabulary": 100}
-CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
+test_contradictory_fields = refused(
+    lambda changes: TransformerConfig(**{**BASE, **changes}),
     ({"layers": 0}, "layers must be between 1"),
     ({"vocabulary": 2**41}, "vocabulary must be between"),
     ({"d_model": 64.0}, "d_model must be an integer"),
@@ -442,21 +440,18 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"v_head_dim": 16}, "without kv_lora_rank"),
     ({"kv_lora_rank": 16, "nope_head_dim": 8, "rope_head_dim": 4, "v_head_dim": 8, "head_dim": 16}, "leave both at 0"),
     ({"kv_lora_rank": 16, "nope_head_dim": 8, "rope_head_dim": 4, "v_head_dim": 8, "window": 16}, "not modelled"),
-]
+)
+test_bad_quantizations = refused(
+    lambda changes: Quantization(**changes),
+    ({"weights": "int3"}, "unknown dtype"),
+    ({"covers": "all"}, "covers"),
+    ({"group": -1}, "between 0"),
+)
 
 
-@pytest.mark.parametrize(("changes", "message"), CONTRADICTIONS)
-def test_contradictory_fields(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(Error, match=message):
-        TransformerConfig(**{**BASE, **changes})
+def test_fields_that_must_be_given() -> None:
     with pytest.raises(Error, match="TransformerConfig lacks layers"):
         TransformerConfig(d_model=64, heads=4, vocabulary=100)  # type: ignore[call-arg]
-
-
-def test_bad_quantizations() -> None:
-    for changes, message in (({"weights": "int3"}, "unknown dtype"), ({"covers": "all"}, "covers"), ({"group": -1}, "between 0")):
-        with pytest.raises(Error, match=message):
-            Quantization(**changes)
 
 
 def test_what_follows_follows_again() -> None:
