@@ -327,42 +327,22 @@ TEST_F(OnFakeGpu, MatmulOfBytesTurnsItsConstantOperand) {
   }
 }
 
-// Whatever fails while a product is planned, nothing of it is left; and binding again and again takes no memory.
 TEST_F(OnFakeGpu, NothingIsLeftOfAThousandBindsAndOfFailedOnes) {
   const auto device = cuda::open(0);
   const Operands data(*device, DType::fp32, DType::fp32, 1, 3, 5, 7);
   stub().proposals = 3;
   stub().workspace_bytes[0] = 1 << 20, stub().workspace_bytes[1] = 1 << 10;
-  const std::size_t before = fake::runtime().used_bytes, count = fake::runtime().allocations.size();
-  const int events = fake::runtime().events;
   const KernelEntry& matmul = kernel(*device, "matmul", DType::fp32);
-  for (int i = 0; i < 1000; ++i) {
-    Bound bound = matmul.bind(matmul_arguments(data, DType::fp32, DType::fp32, 3, 5, 7), *device);
-    bound.steps.at(0).launch(static_cast<Device&>(*device));
-  }
-  for (const char* call : {"cudaMalloc", "cudaEventCreate", "cudaEventRecord", "cudaEventSynchronize", "cudaEventElapsedTime",
-                           "cudaSetDevice", "cudaMemGetInfo"})
-    for (int after = 0; after < 6; ++after) {
-      fake::runtime().failures.clear();
-      fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources, after};
-      try {
-        matmul.bind(matmul_arguments(data, DType::fp32, DType::fp32, 3, 5, 7), *device);
-      } catch (const Error&) {
-      }
-      ASSERT_EQ(fake::runtime().allocations.size(), count) << call << " " << after;
-    }
-  fake::runtime().failures.clear();
+  const Arguments arguments = matmul_arguments(data, DType::fp32, DType::fp32, 3, 5, 7);
+  const auto settled = check_failures(*device, matmul, arguments, 1000);
   for (lt::Status* each : {&stub().heuristics, &stub().run[0], &stub().run[1], &stub().run[2]}) {
     *each = lt::alloc_failed;
     try {
-      matmul.bind(matmul_arguments(data, DType::fp32, DType::fp32, 3, 5, 7), *device);
+      matmul.bind(arguments, *device);
     } catch (const Error&) {
     }
   }
-  EXPECT_EQ(fake::runtime().used_bytes, before);
-  EXPECT_EQ(fake::runtime().allocations.size(), count);
-  EXPECT_EQ(fake::runtime().events, events);
-  EXPECT_EQ(*stub().live, 0);
+  settled("products that fail");
   EXPECT_LE(stub().handles, 1) << "one handle serves them all";
 }
 

@@ -100,21 +100,9 @@ inline void synchronize_warp() {
 }
 template <class X>
 X from_lane_xor(X x, int mask) {
-  struct In {
-    X x;
-    int mask;
-  };
-  return EmulatedBlock::current->together<In, X>("shfl.xor", {x, mask}, [](const In* const* in, X* const* out) {
-    for (int lane = 0; lane < 32; ++lane) *out[lane] = in[lane ^ in[lane]->mask]->x;
-  });
+  return EmulatedBlock::current->from_lane_xor(x, mask);
 }
-inline bool any_lane(bool is) {
-  return EmulatedBlock::current->together<bool, bool>("vote.any", is, [](const bool* const* in, bool* const* out) {
-    bool any = false;
-    for (int lane = 0; lane < 32; ++lane) any |= *in[lane];
-    for (int lane = 0; lane < 32; ++lane) *out[lane] = any;
-  });
-}
+inline bool any_lane(bool is) { return EmulatedBlock::current->any_lane(is); }
 
 struct Four {
   std::uint32_t r[4];

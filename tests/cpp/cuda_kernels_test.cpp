@@ -169,17 +169,18 @@ TYPED_TEST(Rows, SoftmaxOfExtremes) {
   x.data[5] = from_float<T>(-INFINITY);
   for (int i = 24; i < 48; ++i) x.data[i] = from_float<T>(60000.f);
   x.data[60] = from_float<T>(NAN);
-  both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
-    emulated::launch(grid, plan.threads, softmax_of<T>(plan), x.data, y.data, work_for<T>(c, plan, x.data, y.data));
+  const auto check = [&] {
     EXPECT_EQ(y[5], 0.0);
     for (int i = 24; i < 48; ++i) EXPECT_NEAR(y[i], 1.0 / 24, eps_of<T>);
     for (int i = 48; i < 72; ++i) EXPECT_TRUE(std::isnan(y[i]));
+  };
+  both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
+    emulated::launch(grid, plan.threads, softmax_of<T>(plan), x.data, y.data, work_for<T>(c, plan, x.data, y.data));
+    check();
   });
   // Most threads of a cluster's block see -inf alone here.
   emulated::launch(1, 64, softmax_cluster<T>, x.data, y.data, RowsWork{c.rows, c.columns, 64, true, 0.f});
-  EXPECT_EQ(y[5], 0.0);
-  for (int i = 24; i < 48; ++i) EXPECT_NEAR(y[i], 1.0 / 24, eps_of<T>);
-  for (int i = 48; i < 72; ++i) EXPECT_TRUE(std::isnan(y[i]));
+  check();
 }
 
 TYPED_TEST(Rows, Normalisations) {
@@ -391,28 +392,35 @@ TYPED_TEST(Rows, NaiveAttention) {
   }
 }
 
-template <class T>
-void check_transpose() {
-  for (const auto& [matrices, rows, columns] : {std::array<std::int64_t, 3>{1, 1, 1}, {3, 65, 7}, {2, 64, 128}, {1, 3, 130}})
+// Matrices of elements, `to_word` of them to a T.
+template <class T, class Kernel>
+void check_transpose(Kernel kernel, int to_word = 1) {
+  const auto element = [&](const std::vector<T>& all, std::int64_t i) {
+    return to_word == 1 ? all[i] : static_cast<T>(all[i / 2] >> i % 2 * 4 & 15);
+  };
+  const std::int64_t least = to_word;
+  for (const auto& [matrices, rows, columns] :
+       {std::array<std::int64_t, 3>{1, least, least}, {3, 66, 8}, {2, 64, 128}, {1, 4, 130}, {3, 64 + least, 6 + least}})
     for (const int blocks : {1, 5}) {
-      std::vector<T> from(static_cast<std::size_t>(matrices * rows * columns)), to(from.size() + 1, T(77));
-      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<T>(i * 7 + 1);
-      emulated::launch(blocks, kTransposeThreads, transpose_kernel<T>, from.data(), to.data(),
+      std::vector<T> from(static_cast<std::size_t>(matrices * rows * columns / to_word)), to(from.size() + 1, T(77));
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<T>(i * 37 + 1);
+      emulated::launch(blocks, kTransposeThreads, kernel, from.data(), to.data(),
                        tile_grid(matrices, rows, columns, kTransposeSide, kTransposeSide), rows, columns);
       for (std::int64_t m = 0; m < matrices; ++m)
         for (std::int64_t i = 0; i < rows; ++i)
           for (std::int64_t j = 0; j < columns; ++j)
-            ASSERT_EQ(to[m * rows * columns + j * rows + i], from[m * rows * columns + i * columns + j])
+            ASSERT_EQ(element(to, m * rows * columns + j * rows + i), element(from, m * rows * columns + i * columns + j))
                 << m << " " << i << " " << j;
       ASSERT_EQ(to.back(), T(77));
     }
 }
 
 TEST(Transpose, EverySize) {
-  check_transpose<std::uint8_t>();
-  check_transpose<std::uint16_t>();
-  check_transpose<std::uint32_t>();
-  check_transpose<std::uint64_t>();
+  check_transpose<std::uint8_t>(transpose_nibbles_kernel, 2);
+  check_transpose<std::uint8_t>(transpose_kernel<std::uint8_t>);
+  check_transpose<std::uint16_t>(transpose_kernel<std::uint16_t>);
+  check_transpose<std::uint32_t>(transpose_kernel<std::uint32_t>);
+  check_transpose<std::uint64_t>(transpose_kernel<std::uint64_t>);
 }
 
 TEST(Copy, EveryByteOnce) {
@@ -425,23 +433,6 @@ TEST(Copy, EveryByteOnce) {
       emulated::launch(blocks, kCopyThreads, copy_kernel, to.data(), from.data(), size);
       for (std::int64_t i = 0; i < size; ++i) ASSERT_EQ(target[i], source[i]) << i << " of " << size;
       for (std::int64_t i = size; i < size + 16; ++i) ASSERT_EQ(target[i], 0) << i << " past " << size;
-    }
-}
-
-TEST(Transpose, Nibbles) {
-  for (const auto& [matrices, rows, columns] : {std::array<std::int64_t, 3>{1, 2, 2}, {3, 66, 8}, {2, 64, 128}, {1, 4, 130}})
-    for (const int blocks : {1, 5}) {
-      std::vector<std::uint8_t> from(static_cast<std::size_t>(matrices * rows * columns / 2)), to(from.size() + 1, 77);
-      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(i * 37 + 1);
-      emulated::launch(blocks, kTransposeThreads, transpose_nibbles_kernel, from.data(), to.data(),
-                       tile_grid(matrices, rows, columns, kTransposeSide, kTransposeSide), rows, columns);
-      const auto nibble = [](const std::vector<std::uint8_t>& all, std::int64_t i) { return all[i / 2] >> i % 2 * 4 & 15; };
-      for (std::int64_t m = 0; m < matrices; ++m)
-        for (std::int64_t i = 0; i < rows; ++i)
-          for (std::int64_t j = 0; j < columns; ++j)
-            ASSERT_EQ(nibble(to, m * rows * columns + j * rows + i), nibble(from, m * rows * columns + i * columns + j))
-                << m << " " << i << " " << j;
-      ASSERT_EQ(to.back(), 77);
     }
 }
 

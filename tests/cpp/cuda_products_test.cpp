@@ -44,33 +44,10 @@ std::vector<std::string> steps(const Bound& bound) {
   return names;
 }
 
-void run(const Bound& bound, Backend& device) {
-  for (const Step& step : bound.steps) step.launch(static_cast<Device&>(device));
-}
-
 double half_step(DType dtype) { return dtype == DType::fp32 ? 0x1p-22 : dtype == DType::fp16 ? 0x1p-10 : 0x1p-7; }
 
-// Whatever fails while `bind` plans, nothing of it is left; and binding again and again takes no memory.
 void check_leaks(Backend& device, const KernelEntry& kernel, const Arguments& arguments, int times) {
-  const std::size_t before = fake::runtime().used_bytes, count = fake::runtime().allocations.size();
-  const auto settled = [&](const std::string& after) {
-    EXPECT_EQ(fake::runtime().used_bytes, before) << after;
-    EXPECT_EQ(fake::runtime().allocations.size(), count) << after;
-    EXPECT_EQ(*stub().live, 0) << after;
-  };
-  for (int i = 0; i < times; ++i) run(kernel.bind(arguments, device), device);
-  settled("binds");
-  for (const char* call : {"cudaMalloc", "cudaSetDevice", "cudaMemGetInfo", "cudaMemcpy2DAsync", "cudaMemcpyAsync"})
-    for (int after = 0; after < 8; ++after) {
-      fake::runtime().failures.clear();
-      fake::runtime().failures[call] = {cudaErrorMemoryAllocation, after};
-      try {
-        kernel.bind(arguments, device);
-      } catch (const Error&) {
-      }
-      settled(std::string(call) + " " + std::to_string(after));
-    }
-  fake::runtime().failures.clear();
+  const auto settled = check_failures(device, kernel, arguments, times);
   stub().heuristics = lt::alloc_failed;
   EXPECT_THROW(kernel.bind(arguments, device), OutOfMemory);
   stub().heuristics = lt::not_supported;

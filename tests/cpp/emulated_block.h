@@ -83,6 +83,25 @@ class EmulatedBlock {
     return out;
   }
 
+  // Of a whole warp: what the lane brings whose number differs by these bits; and whether any lane's is true.
+  template <class X>
+  X from_lane_xor(X x, int mask) {
+    struct In {
+      X x;
+      int mask;
+    };
+    return together<In, X>("shfl.xor", {x, mask}, [](const In* const* in, X* const* out) {
+      for (int lane = 0; lane < 32; ++lane) *out[lane] = in[lane ^ in[lane]->mask]->x;
+    });
+  }
+  bool any_lane(bool is) {
+    return together<bool, bool>("vote.any", is, [](const bool* const* in, bool* const* out) {
+      bool any = false;
+      for (int lane = 0; lane < 32; ++lane) any |= *in[lane];
+      for (int lane = 0; lane < 32; ++lane) *out[lane] = any;
+    });
+  }
+
   void synchronize() { wait(State::at_block); }
   // Lets the others run: for what asks again and again whether something has come.
   void poll() { wait(State::polling); }

@@ -46,23 +46,13 @@ inline void __syncthreads() { emulated::Block::current->synchronize(); }
 
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes) {
-  struct In {
-    T value;
-    int lanes;
-  };
   emulated::Block::expect(mask == 0xFFFFFFFFu, "a shuffle of a whole warp");
-  return emulated::Block::current->together<In, T>("shfl.xor", {value, lanes}, [](const In* const* in, T* const* out) {
-    for (int lane = 0; lane < 32; ++lane) *out[lane] = in[lane ^ in[lane]->lanes]->value;
-  });
+  return emulated::Block::current->from_lane_xor(value, lanes);
 }
 
 inline bool __any_sync(unsigned mask, bool mine) {
   emulated::Block::expect(mask == 0xFFFFFFFFu, "a vote of a whole warp");
-  return emulated::Block::current->together<bool, bool>("vote.any", mine, [](const bool* const* in, bool* const* out) {
-    bool any = false;
-    for (int lane = 0; lane < 32; ++lane) any |= *in[lane];
-    for (int lane = 0; lane < 32; ++lane) *out[lane] = any;
-  });
+  return emulated::Block::current->any_lane(mine);
 }
 
 // Blocks run one after the other, threads of a block in turn: what is written is seen, and nothing intervenes.

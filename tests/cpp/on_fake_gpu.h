@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <random>
 
 #include "cuda/device.h"
@@ -84,4 +85,35 @@ inline const KernelEntry& kernel(const Backend& device, const std::string& op, D
   for (const KernelEntry& each : device.kernels())
     if (each.op == op && each.dtype == dtype && each.variant == variant) return each;
   throw Error("no such kernel");
+}
+
+inline void run(const Bound& bound, Backend& device) {
+  for (const Step& step : bound.steps) step.launch(static_cast<Device&>(device));
+}
+
+// Whatever fails while `bind` plans, nothing of it is left; and binding again and again takes no memory. Returns what checks that,
+// given what was done before.
+inline std::function<void(const std::string&)> check_failures(Backend& device, const KernelEntry& kernel,
+                                                              const Arguments& arguments, int times) {
+  const auto settled = [before = fake::runtime().used_bytes, count = fake::runtime().allocations.size(),
+                        events = fake::runtime().events](const std::string& after) {
+    EXPECT_EQ(fake::runtime().used_bytes, before) << after;
+    EXPECT_EQ(fake::runtime().allocations.size(), count) << after;
+    EXPECT_EQ(fake::runtime().events, events) << after;
+    EXPECT_EQ(*stub().live, 0) << after;
+  };
+  for (int i = 0; i < times; ++i) run(kernel.bind(arguments, device), device);
+  settled("binds");
+  for (const char* call : {"cudaMalloc", "cudaSetDevice", "cudaMemGetInfo", "cudaMemcpy2DAsync", "cudaMemcpyAsync", "cudaEventCreate",
+                           "cudaEventRecord", "cudaEventSynchronize", "cudaEventElapsedTime"})
+    for (int after = 0; after < 8; ++after) {
+      fake::runtime().failures = {{call, {cudaErrorMemoryAllocation, after}}};
+      try {
+        kernel.bind(arguments, device);
+      } catch (const Error&) {
+      }
+      settled(std::string(call) + " " + std::to_string(after));
+    }
+  fake::runtime().failures.clear();
+  return settled;
 }
