@@ -31,6 +31,7 @@ from roofline.operators import (
     Softmax,
     Stream,
 )
+from roofline.words import annotated
 
 
 class Counted:
@@ -425,10 +426,6 @@ WORDS = {
 FEW = {"streams": (1, 2, 4, 8), "stride": (1, 1, 3)}  # integers of which most values are refused
 
 
-def kind(field: dataclasses.Field[Any]) -> str:
-    return field.type if isinstance(field.type, str) else field.type.__name__
-
-
 @functools.cache
 def accepted(operator: type[Operator], name: str) -> tuple[str, ...]:
     """The words that a field takes."""
@@ -451,11 +448,11 @@ def problems(draw: st.DrawFn) -> Operator:
     for field in dataclasses.fields(operator):  # type: ignore[arg-type]
         if field.name in FEW:
             values[field.name] = draw(st.sampled_from(FEW[field.name]))
-        elif kind(field) == "int":
+        elif annotated(field) == "int":
             values[field.name] = draw(st.integers(1, 3000) | st.sampled_from([1, 2, 4, 8, 16]))
-        elif kind(field) == "bool":
+        elif annotated(field) == "bool":
             values[field.name] = draw(st.booleans())
-        elif kind(field) == "float":
+        elif annotated(field) == "float":
             values[field.name] = draw(st.floats(1e-12, 1e3))
         else:
             values[field.name] = draw(st.sampled_from(accepted(operator, field.name)))
@@ -549,11 +546,11 @@ FIELDS = [(operator, field) for operator in OPERATORS.values() for field in data
 
 @pytest.mark.parametrize(("operator", "field"), FIELDS, ids=[f"{operator.name}-{field.name}" for operator, field in FIELDS])
 def test_bad_fields_are_named(operator: type[Operator], field: dataclasses.Field[Any]) -> None:
-    if kind(field) == "int":
+    if annotated(field) == "int":
         bad = NO_INTEGERS if field.name in operator.small else [0, *NO_INTEGERS]
-    elif kind(field) == "float":
+    elif annotated(field) == "float":
         bad = NO_NUMBERS
-    elif kind(field) == "bool":
+    elif annotated(field) == "bool":
         bad = [1, 0, "yes", None, 1.0]
     else:
         bad = ["fp33", "", 7, None, ["fp32"]] if field.name.endswith("dtype") or field.name in CHOICES else []

@@ -30,8 +30,9 @@ SETS = "scalar,avx2,avx512,avx512_vnni,avx512_bf16,avx512_fp16,amx"
 
 
 def cpu(l3: int = 32 * MIB, memory: int = 64 * GIB, threads: int = 2, flush: str = "clflushopt", **facts: Any) -> Reported:
-    of_cores = {"l1_bytes": 48 * KIB, "l2_bytes": 2 * MIB, "threads": threads, "cores": threads, "isas": SETS}
-    return Reported("cpu", OPERATORS.values(), **of_cores, l3_bytes=l3, memory_bytes=memory, flush=flush, **facts)
+    cores = {"threads": threads, "cores": threads, "isas": SETS, "flush": flush}
+    sizes = {"l1_bytes": 48 * KIB, "l2_bytes": 2 * MIB, "l3_bytes": l3, "memory_bytes": memory}
+    return Reported("cpu", OPERATORS.values(), **{**cores, **sizes, **facts})
 
 
 GPUS = {  # multiprocessors, L1 with shared memory, L2, memory
@@ -49,7 +50,7 @@ def gpu(architecture: str, **facts: Any) -> Reported:
     sms, shared, l2, memory = GPUS[architecture]
     stated = {"architecture": architecture, "sms": sms, "threads_per_sm": 2048, "max_clock_hz": 1.8e9}
     sizes = {"shared_bytes_per_sm": shared, "l2_bytes": l2, "memory_bytes": memory}
-    return Reported("cuda:0", OPERATORS.values(), peers=(1, 2), **stated, **sizes, **facts)
+    return Reported("cuda:0", OPERATORS.values(), peers=(1, 2), **{**stated, **sizes, **facts})
 
 
 # -- ids and names ------------------------------------------------------------------------------------------------------------

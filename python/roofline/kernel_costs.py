@@ -136,12 +136,18 @@ class KernelCosts:
         memory_s, rest_s, loops = of_longest_thread(
             problem, memory_s, rest_s, variant=self.variant, threads=self.threads, width=self.tile[1], sms=self.sms
         )
-        base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s) + written * self.write_s
-        joins = self.joins + cold * self.cold_joins
-        start_s = self.start_s + cold * self.cold_s + pages * self.page_s + launch_s * joins
-        loops_s = loops * self.loop_s
+        parts_s = (self.memory * memory_s, self.caches * rest_s, self.byte_s * bytes_)
+        base_s, loops_s, start_s = self.seconds(parts_s, written, loops, cold, pages, launch_s)
         differs = 0.0 if self.nearby is None else (base_s + loops_s + start_s) * self.nearby.share(features)
         return {"kernel": base_s + differs - expected_s, "loops": loops_s, "start": start_s}
+
+    def seconds(
+        self, parts_s: Sequence[Any], written: Any, loops: Any, cold: Any, pages: Any, launch_s: Any
+    ) -> tuple[Any, Any, Any]:
+        """Of the parts, which overlap, and of results that go to memory; of loops; of the start."""
+        joins = self.joins + cold * self.cold_joins
+        start_s = self.start_s + cold * self.cold_s + pages * self.page_s + launch_s * joins
+        return overlapped_s(*parts_s) + written * self.write_s, loops * self.loop_s, start_s
 
     def doubt(self, problem: Operator, memory_s: float, rest_s: float, *, cold: bool, launch_s: float = 0.0) -> float:
         """Standard deviation of the logarithm of the time of one problem: little near a standard one, SPREAD far off."""
@@ -220,10 +226,7 @@ class _Row:
 
     def costs_s(self, costs: KernelCosts) -> Any:
         """What it should take, its launch left out."""
-        base_s = overlapped_s(*self._parts_s(costs))
-        joins = costs.joins + self.cold * costs.cold_joins
-        start_s = costs.start_s + self.cold * costs.cold_s + self.pages * costs.page_s + self.launch_s * joins
-        return base_s + self.written * costs.write_s + self.loops * costs.loop_s + start_s
+        return sum(costs.seconds(self._parts_s(costs), self.written, self.loops, self.cold, self.pages, self.launch_s))
 
     def _parts_s(self, costs: KernelCosts) -> tuple[Any, ...]:
         return costs.memory * self.memory_s, costs.caches * self.rest_s, costs.byte_s * self.bytes

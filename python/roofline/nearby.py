@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .dtypes import dtype
 from .operators import Operator
+from .words import annotated
 
 # In the logarithm of the time: usual size of what is beyond the costs, and how well one measurement repeats.
 SPREAD, REPEATED, REPEATED_DISTURBED = 0.35, 0.08, 0.16
@@ -67,9 +68,9 @@ def features_of(
     sizes = [size for p in products for size in (p.count, p.rows, p.columns, p.inner)]
     for field in fields(problem):  # type: ignore[arg-type]
         value = getattr(problem, field.name)
-        if field.type in ("int", int):
+        if annotated(field) == "int":
             sizes.append(np.maximum(value, 1))
-        elif field.type not in ("float", float):
+        elif annotated(field) != "float":
             found.append(value)
     found += [np.log2(size) * (0.7 if products else 1.0) for size in sizes]
     # Whether memory or the core is busier, how far apart the cores are, and how long it takes.

@@ -53,6 +53,16 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
     return [by_spelling[name] for name in close]
 
 
+def counted(count: int, noun: str, several: str = "s") -> str:
+    """ "1 point", "2 points". several: what makes a plural of the noun."""
+    return f"{count} {noun}{several * (count != 1)}"
+
+
+def annotated(field: dataclasses.Field[Any]) -> str:
+    """The type of a dataclass's field as it is written: "int", "int | None"."""
+    return field.type if isinstance(field.type, str) else field.type.__name__
+
+
 def spelled(word: str) -> str:
     """A name without case, spaces and dashes."""
     return re.sub(r"[^a-z0-9]", "", word.lower())

@@ -11,6 +11,7 @@ from .._repr import Row, github_table, html_table, markdown, printable, records_
 from ..reading import SCHEMA_VERSION
 from ..transformer import Phase, TransformerConfig
 from ..units import MISSING, fmt_number, fmt_percent, fmt_share, fmt_si
+from ..words import counted
 from .entries import Entry
 
 SIZES = ("kernel", "runs", "batch", "M", "N", "K", "dtype", "FLOPs", "bytes", "FLOP/byte")
@@ -150,7 +151,7 @@ class Census:
 
     def __repr__(self) -> str:
         on = f" on {self.machine}" if self.machine else ""
-        phases = f"{len(self.phases)} phase{'s' * (len(self.phases) != 1)}"
+        phases = counted(len(self.phases), "phase")
         return printable(f"Census({self.config.name!r}{on}: {len(self.entries)} kernels in {phases})")
 
     def _tables(self) -> Sequence[tuple[str, Row, list[Row]]]:

@@ -13,6 +13,7 @@ from ..operators import OPERATORS, Operator, Stream
 from ..probes import standard_problems
 from ..report.formulas import flops_formulas, tensor_formulas
 from ..units import fmt_bytes, fmt_duration
+from ..words import counted
 from .fields import description
 
 PREPARED_S = 0.5  # of a point: its operands, the check of its result, the brackets
@@ -61,8 +62,7 @@ def describe_time(todo: Any, policy: Any, machine: Any) -> str:
         sampling = min(max(2 * policy.min_s, policy.min_samples * launch_s), max(policy.max_s, 3 * launch_s))
         usual += PREPARED_S + policy.warmup_min_s + sampling
         most += max(policy.limit_s, 3 * launch_s)
-    count = len(todo)
-    said = f"{count} point{'s' * (count != 1)}: about {fmt_duration(usual)} on an idle machine, at most {fmt_duration(most)}"
+    said = f"{counted(len(todo), 'point')}: about {fmt_duration(usual)} on an idle machine, at most {fmt_duration(most)}"
     return f"{said}; --quick and --timeout change that" + ("" if machine else "; with --machine long launches count too")
 
 

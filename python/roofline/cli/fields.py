@@ -13,7 +13,7 @@ from ..dtypes import dtype_name
 from ..errors import Error
 from ..operators import Operator
 from ..operators.scales import GEMM, Scaled
-from ..words import ALIASES, split, whole
+from ..words import ALIASES, annotated, split, whole
 from .exit_codes import checking_input
 
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
@@ -67,7 +67,7 @@ def add_fields(parser: argparse.ArgumentParser, operator: type[Operator], *, lis
     )
     names = set()
     for field in dataclasses.fields(operator):  # type: ignore[arg-type]
-        kind = field.type if isinstance(field.type, str) else field.type.__name__
+        kind = annotated(field)
         read = dtype_name if field.name.endswith("dtype") else READERS[kind]
         names.add(field.name)
         shown = f"default {field.default}" if field.default != "" else "default: chosen by the kernel"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..units import GIGA, fmt_number, fmt_percent
+from ..words import counted
 from .exit_codes import MISSING, OK, BadInput, checking_input
 from .inputs import BY_STATUS, asked_problem, attempted, backend, device_of, machine_of
 from .terminal import Terminal, progress_option
@@ -154,7 +155,7 @@ def _libraries(options: argparse.Namespace) -> int:
         screen.json(report.to_dict())
         return OK
     cpu = report.cpu
-    title = f"matrix products on {cpu.name}, {cpu.cores} core{'s' if cpu.cores > 1 else ''}, {cpu.widest() or cpu.isas[-1]}"
+    title = f"matrix products on {cpu.name}, {counted(cpu.cores, 'core')}, {cpu.widest() or cpu.isas[-1]}"
     headers = ("library", "dtype", "threads", "kernels", "n", "GFLOP/s", "of roof", "why", "cure", "gain")
     screen.table(
         headers, [_library_row(run) for run in report.runs if run.status != "unsupported"], title=title, wide=("why", "cure")

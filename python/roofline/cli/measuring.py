@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..machine import Machine
+from ..words import counted
 from .exit_codes import FAILED, OK, BadInput, Interrupted, checking_input
 from .fields import given_fields, known_variant
 from .inputs import BY_STATUS, asked_problem, attempted, depth_of, device_of, machine_of, operator_of, policy_of, results_file
@@ -143,7 +144,7 @@ def _kept(out: Path | None, total: int | None = None) -> str:
     if out is None:
         return "nothing was kept (with -o FILE every finished point is)"
     done = len(Results.load(out)) if out.is_file() else 0
-    count = f"{done} finished point{'s' * (done != 1)}" + (f" of {total}" if total is not None and done <= total else "")
+    count = counted(done, "finished point") + (f" of {total}" if total is not None and done <= total else "")
     return f"{count} in {out}"
 
 

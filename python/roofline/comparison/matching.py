@@ -10,7 +10,7 @@ from ..counts import by_key
 from ..machine import MEMORIES, MOVED, RATE_UNITS, Ceiling, Machine, grouped, summary, to_json
 from ..results import Measurement
 from ..units import MISSING, fmt_si
-from ..words import backend_of
+from ..words import backend_of, counted
 from .numbers import Median, by_modes, estimate, ratio, status_of, verdict
 from .rows import POINT_KEYS, Pair
 
@@ -84,7 +84,7 @@ def _states(a: Ceiling | Measurement, b: Ceiling | Measurement) -> list[str]:
 
 
 def named(c: Ceiling) -> str:
-    return f"{c.name}, {c.threads} thread{'s' * (c.threads != 1)}" if c.threads else c.name
+    return f"{c.name}, {counted(c.threads, 'thread')}" if c.threads else c.name
 
 
 def _pair_name(a: Ceiling, b: Ceiling) -> str:

@@ -20,6 +20,7 @@ from ..measurement import build_info, libraries, list_devices, open_device
 from ..measurement.devices import core
 from ..measurement.disturbances import THROTTLING
 from ..units import MIB, fmt_bytes, fmt_number, fmt_percent, fmt_si
+from ..words import counted
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
 BUSY = 0.03  # of all cores: above this timings are likely to come out contended
@@ -146,7 +147,7 @@ def gpu_checks(name: str, facts: Mapping[str, Any]) -> list[Check]:
     others = facts.get("other_processes")
     if others:
         size = f" with {fmt_bytes(facts['other_processes_bytes'])}" if "other_processes_bytes" in facts else ""
-        detail = f"{others} other process{'es' * (others != 1)}{size}: timings include their work"
+        detail = f"{counted(others, 'other process', 'es')}{size}: timings include their work"
         add("other processes", WARNING, detail, "stop them (nvidia-smi lists them)")
     elif others == 0:
         add("other processes", OK, "none")

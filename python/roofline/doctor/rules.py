@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..words import counted
+
 # Variables that change how fast a library multiplies. Their values are kept with a run: none holds a path.
 VARIABLES = (
     "OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OMP_PROC_BIND", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS",
@@ -144,7 +146,7 @@ def _threads(cpu: Cpu, facts: Facts) -> Reason | None:
         if (n := _number(facts.environment.get(name, ""))) and (n < cpu.cores if fewer else n > cpu.cores)
     ]
     cure = {name: str(cpu.cores) for name in guilty or variables[:1]}
-    on = f"{facts.threads} thread{'s' if facts.threads > 1 else ''} on {cpu.cores} usable cores"
+    on = f"{counted(facts.threads, 'thread')} on {cpu.cores} usable cores"
     if guilty:
         named = ", ".join(f"{name}={facts.environment[name]}" for name in guilty)
         return Reason(why=f"{on}: {named} {'is' if len(guilty) == 1 else 'are'} set", cure=cure)

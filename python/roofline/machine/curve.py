@@ -20,6 +20,7 @@ from ..probes import CACHES, memory_level
 from ..probes.levels import curve_capacity, lasting_capacity
 from ..reading import Sample, Scalars, Text, Whole
 from ..units import fmt_bytes, fmt_percent, fmt_si
+from ..words import counted
 from .statistics import Summary, summary, summary_of
 
 Floats = NDArray[np.float64]
@@ -106,7 +107,7 @@ class SizeCurve:
     def name(self) -> str:
         """The access, instruction set and threads: "read avx2, 2 threads"."""
         words = [self.access, "NT" if self.variant == "non_temporal" else "", self.isa]
-        threads = f"{self.threads} thread{'s' * (self.threads != 1)}" if self.threads else ""
+        threads = counted(self.threads, "thread") if self.threads else ""
         return ", ".join(part for part in (" ".join(word for word in words if word), threads) if part)
 
     @property

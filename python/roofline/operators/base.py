@@ -22,7 +22,7 @@ from ..counts import Array, Sizes, ceil_div, sizes, smaller
 from ..dtypes import ACCUMULATORS, dtype, dtype_name
 from ..errors import Error, is_number
 from ..tensor_spec import TensorSpec
-from ..words import ByName, dimension, hint
+from ..words import ByName, annotated, dimension, hint
 
 POWER = 62
 MAX_DIMENSION = 2**POWER
@@ -293,12 +293,12 @@ class Operator(ByName):
         where = f"{self.name}: {field.name}"
         if isinstance(value, Sizes):
             return self._accepted_all(field, value)
-        if field.type in ("int", int):
+        if annotated(field) == "int":
             value = dimension(where, value, 0 if field.name in self.small else 1, POWER)
-        elif field.type in ("bool", bool):
+        elif annotated(field) == "bool":
             if not isinstance(value, bool):
                 raise Error(f"{where} must be True or False, got {value!r:.80}")
-        elif field.type in ("float", float):
+        elif annotated(field) == "float":
             if not is_number(value) or not abs(value) <= sys.float_info.max:
                 raise Error(f"{where} must be a finite number, got {value!r:.80}")
         elif field.name.endswith("dtype") or (field.name == "accumulator" and value):
@@ -311,13 +311,13 @@ class Operator(ByName):
     def _accepted_all(self, field: dataclasses.Field[Any], values: Array) -> Array:
         """As `_accepted`, for an array of a batch: float64, so that no product overflows."""
         where = f"{self.name}: {field.name}"
-        if field.type in ("int", int):
+        if annotated(field) == "int":
             least = 0 if field.name in self.small else 1
             if values.dtype.kind not in "iu":
                 raise Error(f"{where} must be an array of integers, got one of {values.dtype.name}")
             if values.size and not least <= (outside := int(values.min())) <= MAX_DIMENSION >= (outside := int(values.max())):
                 raise Error(f"{where} must be between {least} and 2**62, got {outside}")
-        elif field.type in ("float", float):
+        elif annotated(field) == "float":
             if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
                 raise Error(f"{where} must be an array of finite numbers, got {values.dtype.name} {values!r:.60}")
         else:

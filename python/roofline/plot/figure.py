@@ -15,7 +15,7 @@ from .._repr import printable
 from ..errors import Error
 from ..machine.manifest import replace_all
 from ..results import records_to_csv
-from ..words import misfit
+from ..words import counted, misfit
 from . import style
 from .panels import Panel, Records, columns_in, room_of, set_title
 
@@ -261,7 +261,7 @@ def note_lines(notes: Iterable[str], width_inches: float) -> list[str]:
             left = len(each) - index
             if not lines:  # one note that is longer than there is room
                 return [*wrapped[: MOST_NOTES - 1], "    …"]
-            return [*lines, f"{left} more {'notes' if left > 1 else 'note'} in the table"]
+            return [*lines, f"{counted(left, 'more note')} in the table"]
         lines += wrapped
     return lines
 

@@ -19,7 +19,7 @@ from ..operators.scales import GEMM, one_length, shown_fields
 from ..prediction import default_variant
 from ..results import Measurement
 from ..units import GIGA, MISSING, fmt_interval, fmt_number, fmt_percent, fmt_si
-from ..words import backend_of
+from ..words import backend_of, counted
 
 KIND_ORDER = ("bandwidth", "link", "transfer", "compute", "latency")
 UNDISTURBED = "ok"  # measurements in any other state are shown, and never averaged
@@ -309,7 +309,7 @@ def sanity_lines(machine: Machine) -> list[str]:
     )
     lines = []
     for (status, reason), members in grouped.items():
-        names = ", ".join(f"{c.name} ({c.threads} thread{'s' * (c.threads != 1)})" for c in members)
+        names = ", ".join(f"{c.name} ({counted(c.threads, 'thread')})" for c in members)
         everything = f"all {len(members)} ceilings" if len(members) == len(machine.ceilings) else names
         lines.append(f"{status.replace('_', ' ')}: {everything}" + (f": {reason}" if reason else ""))
     return [*lines, *quiet.sanity()]

@@ -14,6 +14,7 @@ from ..errors import Error
 from ..machine import require_replaceable, write_atomically
 from ..reading import RESULTS, check_version, from_json, read_bytes
 from ..units import fmt_percent, fmt_si
+from ..words import counted
 from .record import Measurement
 
 DISTURBED = ("contended", "roof_moved")
@@ -143,4 +144,4 @@ class Results(Shown, Sequence[Measurement]):
     def __repr__(self) -> str:
         counts = Counter(m.status for m in self.measurements)
         by_status = "".join(f", {n} {status}" for status, n in counts.items())
-        return f"Results({len(self)} measurement{'s' * (len(self) != 1)}{by_status})"
+        return f"Results({counted(len(self), 'measurement')}{by_status})"

@@ -13,7 +13,7 @@ import numpy as np
 from ..counts import Sizes, sizes
 from ..dtypes import FLOATS, dtype_name
 from ..errors import Error, require_one_of, shown
-from ..words import ByName, dimension, hint, spelled
+from ..words import ByName, annotated, dimension, hint, spelled
 from .quantization import POWER
 
 MOST_CHUNKS = 4096  # each is a problem of its own
@@ -66,7 +66,7 @@ class Phase(ByName):
     def __post_init__(self) -> None:
         for field in fields(self):
             value, where = getattr(self, field.name), f"{self.name}: {field.name}"
-            if field.type == "int":
+            if annotated(field) == "int":
                 least = 0 if field.name in self.zero else 1
                 if not isinstance(value, Sizes):
                     value = dimension(where, value, least, POWER)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..dtypes import dtype, dtype_name
 from ..errors import Error, is_whole, require_one_of, shown
-from ..words import ByName, dimension, hint, spelled
+from ..words import ByName, annotated, dimension, hint, spelled
 
 POWER = 40  # of two, that no one dimension passes: beyond what can be built, and products of several stay exact and quick
 MOST = 2**POWER
@@ -29,14 +29,14 @@ SHARED_SCALES: Mapping[str, tuple[int, int]] = {"nvfp4": (16, 8), "mxfp4": (32, 
 def check_fields(made: Any, what: str, least: Mapping[str, int]) -> None:
     """Types and ranges of a dataclass's fields by their annotations. least: of integers; 1 where it is not there."""
     for field in fields(made):
-        value, where = getattr(made, field.name), f"{what}: {field.name}"
-        if field.type in ("int", "int | None"):  # of which None was replaced
+        value, where, kind = getattr(made, field.name), f"{what}: {field.name}", annotated(field)
+        if kind in ("int", "int | None"):  # of which None was replaced
             object.__setattr__(made, field.name, dimension(where, value, least.get(field.name, 1), POWER))
-        elif field.type == "bool" and not isinstance(value, bool):
+        elif kind == "bool" and not isinstance(value, bool):
             raise Error(f"{where} must be True or False, got {shown(value)}")
-        elif field.type == "str" and not isinstance(value, str):
+        elif kind == "str" and not isinstance(value, str):
             raise Error(f"{where} must be text, got {shown(value)}")
-        elif field.type == "float" and (type(value) not in (int, float) or not 0 <= value < float("inf")):
+        elif kind == "float" and (type(value) not in (int, float) or not 0 <= value < float("inf")):
             raise Error(f"{where} must be a finite number from 0, got {shown(value)}")
 
 
@@ -234,10 +234,10 @@ def _covers(given: Mapping[str, Any], where: str) -> str:
 # Keys of a quantization_config that are read, or change neither time nor memory.
 QUANTIZATION_KEYS = frozenset({
     "quant_method", "bits", "group_size", "zero_point", "sym", "desc_act", "static_groups", "true_sequential", "damp_percent",
-    "version", "modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "activation_scheme", "fmt",
-    "weight_block_size", "config_groups", "format", "quantization_status", "global_compression_ratio", "quant_algo", "producer",
-    "kv_cache_quant_algo", "kv_cache_scheme", "scale_fmt", "backend", "do_fuse", "checkpoint_format", "quantizer", "meta",
-    "lm_head", "sparsity_config", "transform_config", "weights_to_not_convert", *LEFT_OUT,
+    "version", "ignored_layers", "activation_scheme", "fmt", "weight_block_size", "config_groups", "format", "quantization_status",
+    "global_compression_ratio", "quant_algo", "producer", "kv_cache_quant_algo", "kv_cache_scheme", "scale_fmt", "backend",
+    "do_fuse", "checkpoint_format", "quantizer", "meta", "lm_head", "sparsity_config", "transform_config", "weights_to_not_convert",
+    *LEFT_OUT,
 })  # fmt: skip
 
 
