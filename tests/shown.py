@@ -19,6 +19,11 @@ def lines(ax: Any, start: str) -> list[Any]:
     return [line for line in ax.lines if str(line.get_gid() or "").startswith(start)]
 
 
+def words(ax: Any, start: str) -> list[str]:
+    """The texts of Axes whose gid begins so."""
+    return [text.get_text() for text in ax.texts if str(text.get_gid() or "").startswith(start)]
+
+
 def data(line: Any) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
 
