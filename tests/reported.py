@@ -9,17 +9,19 @@ from roofline.operators import Operator
 
 
 class Reported(Device):
-    """missing(variant, dtype): why a kernel of `operators` cannot run, "" if it can."""
+    """missing(variant, dtype): why a kernel of `operators` cannot run, "" if it can. peers: None: those that are listed."""
 
     def __init__(
         self,
         name: str = "cpu",
         operators: Iterable[type[Operator]] = (),
         missing: Callable[[str, str], str] = lambda variant, dtype: "",
-        peers: tuple[int, ...] = (),
+        peers: tuple[int, ...] | None = None,
         **facts: Any,
     ) -> None:
-        self.name, self.facts, self.roofs, self.peers = name, facts, {}, peers
+        self.name, self.facts, self.roofs = name, facts, {}
+        if peers is not None:
+            self.peers = peers
         self.threads = int(facts.get("threads", 1)) if name == "cpu" else 0
         self.arena_bytes = arena_bytes(int(facts.get("memory_bytes", 2**34)))
         self.kernels = [
@@ -31,4 +33,4 @@ class Reported(Device):
 
     @property
     def kernel_isas(self) -> tuple[str, ...]:
-        return tuple(self.isas.split(",")[::-1])
+        return tuple(isa for isa in self.isas.split(",")[::-1] if isa)

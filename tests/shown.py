@@ -24,6 +24,17 @@ def words(ax: Any, start: str) -> list[str]:
     return [text.get_text() for text in ax.texts if str(text.get_gid() or "").startswith(start)]
 
 
+def luminance(rgb: Iterable[float]) -> float:
+    """Luminance of an sRGB colour whose parts are 0 to 1: its grey."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: float, other: float) -> float:
+    """Of two luminances, by WCAG 2."""
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+
 def data(line: Any) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from example import bandwidth, bracket
+from example import bandwidth, bracket, fma, launch
 from programs import python
 from shown import pretty
 from tables import gives
@@ -35,13 +35,12 @@ def read(value: float = 40e9, level: str = "DRAM", *, threads: int = 2, streams:
 
 
 def fp32(value: float = 200e9, *, isa: str = "avx2", threads: int = 2, **more: Any) -> Ceiling:
-    fields: dict[str, Any] = {"samples": around(value), "problem": {"operator": "fma", "isa": isa, "dtype": "fp32"}, **more}
-    return Ceiling(probe="fma", dtype="fp32", accumulator="fp32", isa=isa, threads=threads, **fields)
+    problem = {"operator": "fma", "isa": isa, "dtype": "fp32"}
+    return fma(around(value), accumulator="fp32", isa=isa, **{"problem": problem, "threads": threads, **more})
 
 
 def fork_join(value: float = 2e-6, **more: Any) -> Ceiling:
-    samples = tuple(sample * 1e-12 for sample in around(value * 1e12))
-    return Ceiling(probe="launch", threads=2, problem={"operator": "fork_join"}, **{"samples": samples, **more})
+    return launch(tuple(sample * 1e-12 for sample in around(value * 1e12)), **more)
 
 
 def machine(*ceilings: Ceiling, name: str = "Example CPU", **more: Any) -> Machine:
@@ -356,7 +355,7 @@ def h200(*ceilings: Ceiling) -> Machine:
 
 
 def tensor(value: float, dtype: str = "bf16", **more: Any) -> Ceiling:
-    return Ceiling(probe="fma", dtype=dtype, accumulator="fp32", **{"unit": "tensor", "samples": around(value), **more})
+    return fma(around(value), dtype, **{"accumulator": "fp32", "unit": "tensor", "threads": 0, **more})
 
 
 def test_a_claim_against_a_measurement() -> None:

@@ -101,10 +101,6 @@ def test_provenance_holds_no_host_and_no_path() -> None:
             assert len(m.provenance["file_sha256"]) == 64
 
 
-def with_units(unit: str, value: str) -> str:
-    return METRICS.read_text().replace('"usecond","72.50"', f'"{unit}","{value}"')
-
-
 @pytest.mark.parametrize(
     ("unit", "value", "seconds"),
     [
@@ -117,7 +113,7 @@ def with_units(unit: str, value: str) -> str:
 )
 def test_units_of_time(tmp_path: Path, unit: str, value: str, seconds: float) -> None:
     path = tmp_path / "units.csv"
-    path.write_text(with_units(unit, value))
+    path.write_text(METRICS.read_text().replace('"usecond","72.50"', f'"{unit}","{value}"'))
     assert read_ncu(path).measurements[0].samples_s[0] == pytest.approx(seconds)
 
 
@@ -432,7 +428,7 @@ BAD = [
     (METRICS_TEXT.replace('"Kernel Name",', '"Function",'), "line 7 has no column Kernel Name"),
     (
         METRICS_TEXT.replace("gpu__time_duration", "gpu__other"),
-        r"no kernel with time.*3 launches left out: no time.*profile again with the metrics",
+        "no kernel with time.*3 launches left out: no time.*profile again with the metrics",
     ),
     (METRICS_TEXT.replace("dram__bytes.sum", "lts__t_bytes.sum"), "3 launches left out: no DRAM bytes"),
     (METRICS_TEXT.replace("pred_on", "all").replace("ops_path", "other"), "3 launches left out: FLOPs"),
@@ -451,28 +447,16 @@ BAD = [
     (REDUCE_TEXT.replace("float", "int32"), "no line that all_reduce can stand for, only int32 sum"),
     (REDUCE_TEXT.replace("    time", " cputime"), "times of the CPU"),
     (REDUCE_TEXT.replace("(us)", "(ms)"), "times are not in µs"),
+    (b"NVR\xff\xfe\x00", "is not text .byte 3.: export a report with `ncu --import REPORT"),
+    (b"\xff\xfe", "is not text .byte 0.: it is binary"),
+    (b"ID\0", "holds null bytes"),
 ]
 
 
-@pytest.mark.parametrize(("text", "said"), BAD, ids=range(len(BAD)))
-def test_bad_files(text: str, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "bad.txt"
-    path.write_text(text)
-    with pytest.raises(Error, match=said):
-        read(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("report.ncu-rep", b"NVR\xff\xfe\x00", "is not text .byte 3.: export a report with `ncu --import REPORT"),
-        ("log.txt", b"\xff\xfe", "is not text .byte 0.: it is binary"),
-        ("log.txt", b"ID\0", "holds null bytes"),
-    ],
-)
-def test_files_that_are_no_text(name: str, content: bytes, said: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    path.write_bytes(content)
+@pytest.mark.parametrize(("content", "said"), BAD, ids=range(len(BAD)))
+def test_bad_files(content: str | bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / ("report.ncu-rep" if "export a report" in said else "bad.txt")
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(Error, match=said):
         read(path)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from example import CACHES, bandwidth, bracket, fma, launch, measurement
+from shown import contrast, luminance
 
 from roofline import Attention, Error, Machine, Matmul, Softmax, place
 from roofline.cli import main
@@ -314,18 +315,7 @@ def test_nothing_overflows_and_all_text_has_contrast(browser: Any, opened: Calla
         return [...found].map(JSON.parse)""")
     assert len(colours) > 3
     for ink, ground in colours:
-        assert contrast(ink, ground) >= 4.5, (ink, ground)
-
-
-def contrast(one: list[float], other: list[float]) -> float:
-    """The contrast ratio of WCAG 2.2 of two sRGB colours."""
-
-    def luminance(rgb: list[float]) -> float:
-        linear = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in rgb]
-        return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
+        assert contrast(*(luminance(part / 255 for part in rgb) for rgb in (ink, ground))) >= 4.5, (ink, ground)
 
 
 def test_keyboard_names_and_the_theme(browser: Any, opened: Callable[..., Any]) -> None:

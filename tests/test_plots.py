@@ -18,6 +18,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
+import shown
 from example import CACHES, bandwidth, bracket, fma, launch, measurement
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
@@ -26,6 +27,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Affine2D
+from shown import contrast
 from tables import refused
 
 from roofline import AllReduce, Attention, Machine, Matmul, plot
@@ -306,14 +308,7 @@ def test_a_figure_of_its_own_is_read_light_and_dark_and_in_grey(name: str) -> No
 
 
 def luminance(colour: Any) -> float:
-    """Luminance of an sRGB colour, 0 to 1: its grey."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
-    return float(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
-
-
-def contrast(a: float, b: float) -> float:
-    """WCAG 2."""
-    return (max(a, b) + 0.05) / (min(a, b) + 0.05)
+    return shown.luminance(to_rgb(colour))
 
 
 def test_the_picture_in_grey_is_not_blank() -> None:
@@ -505,8 +500,8 @@ def test_a_picture_is_one_file_and_one_line(tmp_path: Path, monkeypatch: pytest.
     assert [r["power"] for r in records if r["element"] == "row"] == [3, 9, 27, 81]
     assert main(["plot", "powers", "--most", "2", "-o", str(tmp_path)]) == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["powers.csv", "powers.png", "powers.svg"]
-    shown = cli.out(["plot", "powers", "--help"])
-    assert "--base" in shown and "the highest exponent" in shown and "--batch" not in shown
+    text = cli.out(["plot", "powers", "--help"])
+    assert "--base" in text and "the highest exponent" in text and "--batch" not in text
 
 
 def test_saved_machines_and_results_give_the_same_picture(tmp_path: Path) -> None:

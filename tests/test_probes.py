@@ -32,7 +32,7 @@ SETS = "scalar,avx2,avx512,avx512_vnni,avx512_bf16,avx512_fp16,amx"
 def cpu(l3: int = 32 * MIB, memory: int = 64 * GIB, threads: int = 2, flush: str = "clflushopt", **facts: Any) -> Reported:
     cores = {"threads": threads, "cores": threads, "isas": SETS, "flush": flush}
     sizes = {"l1_bytes": 48 * KIB, "l2_bytes": 2 * MIB, "l3_bytes": l3, "memory_bytes": memory}
-    return Reported("cpu", OPERATORS.values(), **{**cores, **sizes, **facts})
+    return Reported("cpu", OPERATORS.values(), peers=(), **{**cores, **sizes, **facts})
 
 
 GPUS = {  # multiprocessors, L1 with shared memory, L2, memory

@@ -10,7 +10,7 @@ import re
 import stat
 import typing
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -44,6 +44,7 @@ Rate = Annotated[float, Meta(ge=1e-6, le=1e24, description="bytes/s, FLOP/s or H
 Intensity = Annotated[float, Meta(ge=1e-12, le=1e12, description="FLOP/byte")]
 Share = Annotated[float, Meta(ge=0, le=1e6, description="a fraction; of load over all threads it may pass 1")]
 Amount = Annotated[float, Meta(ge=0, le=1e24)]
+T = TypeVar("T")
 Text = Annotated[str, Meta(max_length=1 << 16)]
 Scalar = bool | Integer | Annotated[float, Meta(ge=-1e300, le=1e300)] | Text | None
 
@@ -283,7 +284,7 @@ def _check_keys(value: Any, kind: Any, where: str) -> None:
             _check_keys(item, arguments[0], f"{where}[{index}]")
 
 
-def build(cls: type[Any], data: Any, *, where: str, cure: str = DAMAGED) -> Any:
+def build(cls: type[T], data: Any, *, where: str, cure: str = DAMAGED) -> T:
     """An instance of the dataclass `cls` from its JSON object, every key, type and range checked. cure: said of a missing key.
 
     Keys in `cls.derived_keys`, if it has them, are written for readers and ignored here. Raises Error naming `where`,
@@ -292,4 +293,5 @@ def build(cls: type[Any], data: Any, *, where: str, cure: str = DAMAGED) -> Any:
     if not isinstance(data, Mapping):
         raise Error(f"{where} must be an object, got {_shown(data)}")
     _check_keys(data, cls, where)
-    return _converted(data, cls, where, cure)
+    made: T = _converted(data, cls, where, cure)
+    return made

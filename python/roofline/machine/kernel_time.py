@@ -62,5 +62,4 @@ class KernelTime:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "kernel time") -> KernelTime:
         """The inverse of `to_dict`. Raises Error naming `where` and the key."""
-        made: KernelTime = build(cls, data, where=where)
-        return made
+        return build(cls, data, where=where)

@@ -228,8 +228,7 @@ class Machine(Shown):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "machine") -> Machine:
         """The inverse of `to_dict`. Raises Error naming `where` and the key."""
-        made: Machine = build(cls, data, where=where)
-        return made
+        return build(cls, data, where=where)
 
     @arguments_checked
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:

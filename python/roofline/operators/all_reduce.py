@@ -9,7 +9,7 @@ import numpy as np
 
 from ..counts import Array
 from ..tensor_spec import TensorSpec
-from .collective import Sum, by_nccl
+from .collective import Sum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,6 @@ class AllReduce(Sum):
     name = "all_reduce"
     summary = "the sum of a tensor over all ranks, by a ring; per rank"
     mix = "update"
-    variants = by_nccl("fp32", "fp16", "bf16")
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         shape = (self.ranks - 1, self.chunk())

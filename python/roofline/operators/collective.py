@@ -68,6 +68,7 @@ class Sum(Collective, abstract=True):
     """Every rank adds up one chunk of all ranks."""
 
     allowed = {"dtype": ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")}
+    variants = by_nccl("fp32", "fp16", "bf16")
 
     def flops(self) -> dict[str, int]:
         return {"add": (self.ranks - 1) * self.chunk()}
@@ -79,7 +80,4 @@ class Sum(Collective, abstract=True):
 
     def summed(self, x: Array, partial: Array) -> Array:
         """The first chunk of x and those of the other ranks."""
-        own = x[: self.chunk()]
-        for other in partial:
-            own = own + other
-        return own
+        return sum(partial, x[: self.chunk()])

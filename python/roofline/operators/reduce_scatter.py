@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..counts import Array
 from ..tensor_spec import TensorSpec
-from .collective import Sum, by_nccl
+from .collective import Sum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,6 @@ class ReduceScatter(Sum):
     name = "reduce_scatter"
     summary = "the sum of a tensor over all ranks, a part on each, by a ring; per rank"
     mix = "read"
-    variants = by_nccl("fp32", "fp16", "bf16")
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (

@@ -259,7 +259,7 @@ class Measurement(Shown):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "measurement") -> Measurement:
         """The inverse of `to_dict`. Raises Error naming `where` and the key."""
-        made: Measurement = build(cls, data, where=where)
+        made = build(cls, data, where=where)
         if made.operator in OPERATORS and made.variant != CALLABLE:  # a callable may bear any name
             try:
                 operator_from_dict(made.operator, made.problem)
