@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import BY_ID, FIGURES, values
 from programs import printed
 
 import roofline
@@ -20,20 +21,12 @@ from roofline.claims.claim import FILES, SUFFIX
 from roofline.cli import main
 
 ROOT = Path(__file__).parent.parent
-FIGURES = json.loads((ROOT / "tests" / "data" / "document_figures.json").read_text(encoding="utf-8"))["figures"]
-BY_ID = {figure["id"]: figure for figure in FIGURES}
 CLAIMS = {claim.id: claim for claim in list_claims()}
-
-
-def leaves(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, (list, tuple)) else [value]
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda claim: claim.id)
 def test_the_call_gives_what_is_written(claim: Claim) -> None:
-    found, written = leaves(eval(claim.call, {"roofline": roofline})), leaves(claim.gives)
+    found, written = values(eval(claim.call, {"roofline": roofline})), values(claim.gives)
     assert len(found) == len(written)
     for ours, stated in zip(found, written, strict=True):
         assert ours == (pytest.approx(stated, rel=6e-4) if isinstance(stated, float) else stated)
@@ -53,8 +46,8 @@ def known_numbers(claim: Claim) -> list[float]:
     found: list[float] = []
     for text in (claim.call, *REASONS.get(claim.id, ())):
         given = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
-        values = (*given, *leaves(eval(text, {"roofline": roofline, "math": math})))
-        found += [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+        known = (*given, *values(eval(text, {"roofline": roofline, "math": math})))
+        found += [float(value) for value in known if isinstance(value, (int, float)) and not isinstance(value, bool)]
     return found
 
 
@@ -101,11 +94,11 @@ def test_every_figure_is_a_claim_with_the_same_verdict(figure: str) -> None:
     claim, entry = CLAIMS[figure], BY_ID[figure]
     assert claim.document == entry["document"]
     assert claim.holds == entry["agrees"]
-    expected = leaves(entry["expected"])
+    expected = values(entry["expected"])
     numbers = [leaf for leaf in expected if isinstance(leaf, (int, float))]
     shared = [
         leaf
-        for leaf in leaves(claim.gives)
+        for leaf in values(claim.gives)
         if leaf in expected or (isinstance(leaf, float) and any(leaf == pytest.approx(n, rel=6e-4) for n in numbers))
     ]
     assert shared, "what the call gives is no part of the figure"

@@ -1,14 +1,12 @@
 """The figures of the documents this project comes from, right or wrong there, computed from their inputs through the public API."""
 
 import copy
-import json
 import math
-from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import BY_ID, FIGURES, leaves, values
 
 import roofline
 from roofline import (
@@ -30,8 +28,6 @@ from roofline.hardware import datasheet
 from roofline.transformer import Decode, calls_of, kv_bytes, parameters, preset
 from roofline.units import GIB
 
-FIGURES = json.loads((Path(__file__).parent / "data" / "document_figures.json").read_text(encoding="utf-8"))["figures"]
-BY_ID = {figure["id"]: figure for figure in FIGURES}
 REL = 1e-9
 ENDLESS = 2**30  # of a sequence: the largest power of two whose scores are below 2**62 bytes
 NEAR = {"unfused-attention-limit": 1e-6, "naive-attention-limit": 1e-6}  # computed at ENDLESS
@@ -270,20 +266,8 @@ def computed(figure: str) -> dict[tuple[Any, ...], Any]:
     entry = BY_ID[figure]
     if "by" in entry:
         return dict(leaves(globals()[entry["by"]](**entry["inputs"])))
-    given = leaves(eval(find_claim(figure).call, {"roofline": roofline}))
-    return dict(zip(dict(leaves(entry["expected"])), [value for _, value in given], strict=True))
-
-
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Every number and text of nested lists and objects, with the way to it."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from leaves(item, (*path, key))
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            yield from leaves(item, (*path, index))
-    else:
-        yield path, value
+    given = values(eval(find_claim(figure).call, {"roofline": roofline}))
+    return dict(zip(dict(leaves(entry["expected"])), given, strict=True))
 
 
 def check(figure: str, expected: Any) -> None:

@@ -1,15 +1,14 @@
 """What pictures show against numbers worked out elsewhere: documents, hand calculations, predictions and measurements."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from example import bandwidth, fma, launch, measurement
+from figures import BY_ID
 from matplotlib import pyplot as plt
 from shown import lines, notes, words
 
@@ -23,10 +22,6 @@ from roofline.transformer import Decode, Prefill, calls_of, preset
 
 pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
-FIGURES = {
-    figure["id"]: figure
-    for figure in json.loads((Path(__file__).parent / "data" / "document_figures.json").read_text(encoding="utf-8"))["figures"]
-}
 LLAMA, R1 = preset("Llama-3-8B"), preset("DeepSeek-R1-NVFP4")
 GEMM = {"operator": "matmul", "rows": 2048, "columns": 2048, "inner": 2048, "dtype": "fp32"}
 
@@ -71,7 +66,7 @@ def points(records: list[dict[str, Any]], label: str, x: str, y: str) -> dict[fl
 
 
 def test_ridge_points_are_the_documents() -> None:
-    figure = next(f for f in FIGURES.values() if f["id"] == "a100-ridges")
+    figure = BY_ID["a100-ridges"]
     a100 = dataclasses.replace(
         sheet("A100 SXM 80GB"),
         ceilings=tuple(dataclasses.replace(c, samples=(2e12,)) if c.kind == "bandwidth" else c
@@ -102,7 +97,7 @@ def test_intensity_over_batch_is_the_products() -> None:
 
 
 def test_attention_steps_are_the_documents() -> None:
-    figure = FIGURES["unfused-attention-4096"]
+    figure = BY_ID["unfused-attention-4096"]
     head_dim, seq = figure["inputs"]["head_dim"], figure["inputs"]["seq_len"]
     head = Attention(heads=1, seq_q=seq, seq_kv=seq, head_dim=head_dim, dtype="fp16")
     found = rows(plot.attention_steps_data(head, machine=sheet("H100 SXM")))
@@ -119,7 +114,7 @@ def test_attention_steps_are_the_documents() -> None:
 
 
 def test_intensity_over_lengths_is_the_documents() -> None:
-    figure = FIGURES["unfused-attention-lengths"]
+    figure = BY_ID["unfused-attention-lengths"]
     lengths = figure["inputs"]["seq_len"]
     head = Attention(heads=1, seq_q=1, seq_kv=1, head_dim=figure["inputs"]["head_dim"], dtype="fp16")
     found = points(plot.intensity_over_seq_data(head, seq_q=lengths), "attention, unfused", "seq", "flops_per_byte")

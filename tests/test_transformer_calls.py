@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+from figures import BY_ID, DECODE_7B
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import refused
@@ -294,16 +295,11 @@ def test_two_flops_a_parameter_and_token(name: str) -> None:
 
 # -- the documents ------------------------------------------------------------------------------------------------------------
 
-# A decode step of a "7B" (d_model 4096, 32 layers, 32 heads, d_ff 16384), 2-byte elements: FLOPs, bytes as tutorials count them.
-SEVEN_B = {
-    1: (13958643712, 13962313728), 2: (27917287424, 15039725568), 8: (111669149696, 21504196608),
-    64: (893353197568, 81839259648), 256: (3573412790272, 288702332928),
-}  # fmt: skip
 
-
-@pytest.mark.parametrize("batch", SEVEN_B)
+@pytest.mark.parametrize("batch", DECODE_7B)
 def test_the_7b_of_tutorials(batch: int) -> None:
-    flops, stated = SEVEN_B[batch]
+    """d_model 4096, 32 layers, 32 heads, d_ff 16384, 2-byte elements."""
+    flops, stated = DECODE_7B[batch]["flops"], DECODE_7B[batch]["bytes"]
     calls = calls_of(preset("7B"), Decode(batch=batch, seq_kv=2048), lm_head=False)
     assert sum(map(product_flops, calls)) == flops
     moved = sum(call.count * (call.weights_bytes + call.cached_bytes) for call in calls)
@@ -319,8 +315,6 @@ def test_figures_of_single_parts() -> None:
     decode = {call.name: call for call in calls_of(llama, Decode(seq_kv=4096))}
     assert decode["attention"].cached_bytes == 67_108_864  # a layer
     assert decode["attention"].problem.work({"variant": "tiled"})["product"] == 67_108_864
-    # 156 sequences of 4k context: 312 GiB.
-    assert kv_bytes(llama, 4096, batch=156) == 312 * 2**30
     prefill = {call.name: call for call in calls_of(preset("7B"), Prefill(seq_q=2048))}
     # 4 P² d is both products over all pairs; causal attention needs a little more than half of them.
     all_pairs = 4 * 2048**2 * 4096
@@ -329,21 +323,15 @@ def test_figures_of_single_parts() -> None:
     assert up.flops()["a·b"] / up.compulsory_bytes() == pytest.approx(1260.3076923076924)
 
 
-# FP4 weights without scales, 16-bit activations: FLOP/byte of 2MNK / (2MK + KN/2 + 2MN).
-PROJECTIONS = {
-    "q and kv down": {1: 3.9902160894721748, 128: 389.6935749588138, 4096: 1483.6158369266955},
-    "q up": {1: 3.9889628307093004, 128: 378.0923076923077, 4096: 1328.4324324324325},
-    "output projection": {1: 3.9967938665272698, 128: 464.3238866396761, 4096: 3822.9333333333334},
-}
-
-
 @pytest.mark.parametrize("tokens", [1, 128, 4096])
 def test_projections_of_deepseek_in_fp4(tokens: int) -> None:
+    """FP4 weights without scales, 16-bit activations: FLOP/byte of 2MNK / (2MK + KN/2 + 2MN)."""
     config = preset("DeepSeek-V3").replace(quantization=Quantization(weights="nvfp4", group=0))
     calls = {call.name: call for call in calls_of(config, Decode(batch=tokens, seq_kv=2))}
-    for name, expected in PROJECTIONS.items():
+    stated = BY_ID["fp4-projections"]["expected"]
+    for name, module in (("q and kv down", "fused_qkv_a_proj"), ("q up", "q_b_proj"), ("output projection", "o_proj")):
         problem = calls[name].problem
-        assert problem.flops()["a·b"] / problem.compulsory_bytes() == pytest.approx(expected[tokens])
+        assert problem.flops()["a·b"] / problem.compulsory_bytes() == pytest.approx(stated[module][str(tokens)])
 
 
 # -- tensor parallelism -------------------------------------------------------------------------------------------------------
