@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reported import Reported
+from reported import GPUS, Reported, gpu
 
 from roofline import Attention, Fma, Machine, Matmul, Mma, Unsupported
 from roofline.ceilings import wanted
@@ -20,15 +20,11 @@ from roofline.probes import Probe
 from roofline.probes.compute import fma_problem
 from roofline.probes.gpu_units import core_flops_per_s, peak_flops_per_s, tensor_problem, unit_of
 
-SMS = {"sm_80": 108, "sm_86": 84, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_120": 188}
-
 
 def reported(architecture: str, gpu_name: str = "Example GPU", **missing: str) -> Reported:
-    return Reported(
-        "cuda:0", (Mma, Matmul, Fma), lambda variant, name: missing.get(f"{variant}_{name}", ""), gpu_name=gpu_name,
-        architecture=architecture, sms=SMS[architecture], threads_per_sm=2048, max_clock_hz=1.8e9, l2_bytes=50 << 20,
-        memory_bytes=80 << 30, shared_bytes_per_sm=228 << 10,
-    )  # fmt: skip
+    return gpu(
+        architecture, (Mma, Matmul, Fma), missing=lambda variant, name: missing.get(f"{variant}_{name}", ""), gpu_name=gpu_name
+    )
 
 
 def labels(architecture: str, depth: str = "standard", **missing: str) -> list[str]:
@@ -36,7 +32,7 @@ def labels(architecture: str, depth: str = "standard", **missing: str) -> list[s
     return [what.label for _, what in wanted(device, depth) if what.kind == "compute"]
 
 
-@pytest.mark.parametrize("architecture", SMS)
+@pytest.mark.parametrize("architecture", GPUS)
 def test_cores_and_tensor_units_are_asked_for(architecture: str) -> None:
     found = labels(architecture)
     assert len(found) == len(set(found))
@@ -45,7 +41,7 @@ def test_cores_and_tensor_units_are_asked_for(architecture: str) -> None:
         assert f"{name} tensor mma_sync" in found
         assert (f"{name} tensor wgmma" in found) == (architecture == "sm_90")
     assert "int4→int32 tensor mma_sync" in found
-    assert ("fp32 f32x2" in found) == (architecture == "sm_100")
+    assert ("fp32 f32x2" in found) == (architecture in ("sm_100", "sm_103"))
     fp64 = "fp64 tensor" if architecture in ("sm_80", "sm_90", "sm_100") else "fp64"  # others have no such units
     products = {"fp32": "fp32", "fp64": fp64, "int8": "int8→int32 tensor"}
     for name in Matmul.variants["library"].dtypes["cuda"]:
@@ -84,10 +80,10 @@ def test_what_cannot_run_is_left_out_with_the_reason() -> None:
         slow["fp64 GEMM 8192"].require()
 
 
-@pytest.mark.parametrize("architecture", SMS)
+@pytest.mark.parametrize("architecture", GPUS)
 def test_probes_fill_the_gpu_and_last_about_two_milliseconds(architecture: str) -> None:
     device = reported(architecture)
-    sms = SMS[architecture]
+    sms = device.facts["sms"]
     for variant, declared in Mma.variants.items():
         for name in declared.dtypes["cuda"]:
             problem = tensor_problem(device, variant, name)

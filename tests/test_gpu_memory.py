@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import reported
 from reported import Reported
 
 from roofline import Ceiling, Error, HostCopy, Machine, PeerCopy, Unsupported, plot
@@ -14,7 +15,6 @@ from roofline.machine import EmpiricalRoofline, IntensityPoint, SizeCurve, SizeP
 from roofline.measurement import probing
 from roofline.measurement.devices import Device
 from roofline.measurement.probing import level_of, ready
-from roofline.operators import OPERATORS
 from roofline.probes import probe_named
 from roofline.probes.bandwidth import STREAM, dram_array_bytes, size_problem, stream_candidates, stream_problem
 from roofline.probes.base import want
@@ -22,26 +22,19 @@ from roofline.probes.intensity import mixed_intensity_grid
 from roofline.probes.latency import chase_problem
 from roofline.units import GIB, KIB, MIB
 
-# (architecture, facts as the backend reports them, L1 with shared memory by the CUDA C++ programming guide)
-GPUS = {
-    "A100": ("sm_80", {"sms": 108, "shared_bytes_per_sm": 164 * KIB, "l2_bytes": 40 * MIB, "memory_bytes": 80 * GIB}, 192 * KIB),
-    "H200": ("sm_90", {"sms": 132, "shared_bytes_per_sm": 228 * KIB, "l2_bytes": 50 * MIB, "memory_bytes": 141 * GIB}, 256 * KIB),
-    "GB202": ("sm_120", {"sms": 170, "shared_bytes_per_sm": 100 * KIB, "l2_bytes": 96 * MIB, "memory_bytes": 32 * GIB}, 128 * KIB),
-}
+# The architecture, and L1 with shared memory by the CUDA C++ programming guide.
+GPUS = {"A100": ("sm_80", 192 * KIB), "H200": ("sm_90", 256 * KIB), "GB202": ("sm_120", 128 * KIB)}
 
 
-def reported(gpu: str) -> Reported:
-    architecture, facts, _ = GPUS[gpu]
+def made(name: str) -> Reported:
+    architecture, _ = GPUS[name]
     lacking = "bulk" if architecture == "sm_80" else None
-    return Reported(
-        "cuda:0", OPERATORS.values(), lambda variant, dtype: "sm_90" if variant == lacking else "",
-        gpu_name=gpu, architecture=architecture, threads_per_sm=2048, **facts,
-    )  # fmt: skip
+    return reported.gpu(architecture, missing=lambda variant, dtype: "sm_90" if variant == lacking else "", gpu_name=name)
 
 
 @pytest.fixture(params=GPUS)
 def gpu(request: pytest.FixtureRequest) -> Reported:
-    return reported(request.param)
+    return made(request.param)
 
 
 def labels(device: Device, depth: str) -> list[str]:
@@ -49,7 +42,7 @@ def labels(device: Device, depth: str) -> list[str]:
 
 
 def test_l1_is_what_the_programming_guide_says(gpu: Reported) -> None:
-    assert cache_capacity(gpu.facts, "L1") == GPUS[gpu.title][2] * gpu.facts["sms"]
+    assert cache_capacity(gpu.facts, "L1") == GPUS[gpu.title][1] * gpu.facts["sms"]
     assert cache_capacity(gpu.facts, "L2") == gpu.facts["l2_bytes"]
     assert cache_capacity(gpu.facts, "L3") == 0
 
@@ -74,7 +67,7 @@ def test_stream_sets_lie_where_their_ceiling_says(gpu: Reported) -> None:
         assert far.elements * 4 == dram_array_bytes(gpu)
     own = stream_problem(gpu, "L1", "read")
     assert own.elements * 4 % (16 * KIB * sms) == 0, "whole rounds of every block"
-    assert 16 * KIB <= own.elements * 4 / sms <= GPUS[gpu.title][2] / 4
+    assert 16 * KIB <= own.elements * 4 / sms <= GPUS[gpu.title][1] / 4
     with pytest.raises(Unsupported, match="has no L3"):
         stream_problem(gpu, "L3", "read")
 
@@ -96,7 +89,7 @@ def test_candidates_are_those_that_the_architecture_has(gpu: Reported) -> None:
 
 def test_the_fastest_candidate_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU by however little: no prefetcher makes one of near equals the steadier."""
-    device = reported("H200")
+    device = made("H200")
     monkeypatch.setattr(probing, "allocate_all", lambda *_: {})
     monkeypatch.setattr(probing, "_tensors", lambda *_: {})
     monkeypatch.setattr(probing, "bind", lambda *_: _Bound())
@@ -108,7 +101,7 @@ def test_the_fastest_candidate_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_chases_stay_in_their_level(gpu: Reported) -> None:
-    l1, l2 = GPUS[gpu.title][2], gpu.facts["l2_bytes"]
+    l1, l2 = GPUS[gpu.title][1], gpu.facts["l2_bytes"]
     sizes = {level: chase_problem(gpu, level).size_bytes for level in ("L1", "L2", "DRAM")}
     assert sizes["L1"] == l1 // 4 <= gpu.facts["shared_bytes_per_sm"]
     assert 4 * l1 < sizes["L2"] == l2 // 4
@@ -166,7 +159,7 @@ def test_depths(gpu: Reported) -> None:
 def test_every_other_gpu_is_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [{"name": f"cuda:{index}", "summary": "", "missing": ""} for index in range(3)]
     monkeypatch.setattr("roofline.measurement.devices.list_devices", lambda: found)
-    device = reported("H200")
+    device = made("H200")
     assert [label for label in labels(device, "standard") if "engine" in label] == [
         "peer to device 1 copy engine",
         "both directions 1 copy engine",
@@ -177,7 +170,7 @@ def test_every_other_gpu_is_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_series() -> None:
-    device = reported("H200")
+    device = made("H200")
     assert wanted_series(device, "quick") == []
     assert [series.label for series in wanted_series(device, "standard")] == ["DRAM read over intensity"]
     thorough = [series.label for series in wanted_series(device, "thorough")]
@@ -187,7 +180,7 @@ def test_series() -> None:
 
 
 def test_each_is_described_in_words() -> None:
-    lines = {line.strip().split(": ")[0]: line for line in describe_ceilings(reported("H200"), "thorough")}
+    lines = {line.strip().split(": ")[0]: line for line in describe_ceilings(made("H200"), "thorough")}
     assert "the host's memory" in lines["host to device pinned"]
     assert "both ways" in lines["both directions pinned"]
     assert "shared memory" in lines["L1 read shared memory"]
@@ -211,7 +204,7 @@ def test_a_transfer_is_rated_by_what_is_on_the_way(
 ) -> None:
     monkeypatch.setattr(probing, "allocate_all", lambda *_: {})
     monkeypatch.setattr(probing, "bind", lambda *_: _Bound())
-    found = ready(reported("H200"), probe_named(problem.name), problem, variant, kept=False)
+    found = ready(made("H200"), probe_named(problem.name), problem, variant, kept=False)
     assert (found.kind, found.label, found.work) == ("transfer", label, work)
     assert found.rates([0.5]) == [2 * work]
 
@@ -260,7 +253,7 @@ def made_up() -> Machine:
     return Machine(
         name="Example GPU",
         device="cuda:0",
-        facts=reported("H200").facts,
+        facts=made("H200").facts,
         ceilings=(
             bandwidth("DRAM", "read", 4.4e12, "bulk", in_flight_bytes=131072),
             bandwidth("DRAM", "copy", 4.0e12, "bulk"),

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping
 
 import pytest
-from reported import Reported
+from reported import gpu
 
 from roofline import Machine, predict
 from roofline.machine import Ceiling, KernelTime
@@ -17,10 +17,7 @@ from roofline.probes.draws import DRAWN, Draw, drawn
 from roofline.probes.standard import standard_problems
 
 NVFP4 = "it needs sm_100"
-H200 = Reported(
-    "cuda:0", OPERATORS.values(), lambda variant, dtype: NVFP4 if dtype == "nvfp4" else "", gpu_name="NVIDIA H200",
-    architecture="sm_90", sms=132, threads_per_sm=2048, max_clock_hz=1.98e9, l2_bytes=50 << 20, memory_bytes=141 << 30,
-)  # fmt: skip
+H200 = gpu("sm_90", missing=lambda variant, dtype: NVFP4 if dtype == "nvfp4" else "", gpu_name="NVIDIA H200", max_clock_hz=1.98e9)
 
 
 def test_every_kernel_of_a_gpu_has_problems_that_its_libraries_take() -> None:

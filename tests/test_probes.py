@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reported
 from example import BRIEF
-from reported import Reported
+from reported import GPUS, Reported
 
 import roofline
 from roofline import probes
@@ -35,22 +36,8 @@ def cpu(l3: int = 32 * MIB, memory: int = 64 * GIB, threads: int = 2, flush: str
     return Reported("cpu", OPERATORS.values(), peers=(), **{**cores, **sizes, **facts})
 
 
-GPUS = {  # multiprocessors, L1 with shared memory, L2, memory
-    "sm_80": (108, 164 * KIB, 40 * MIB, 80 * GIB),
-    "sm_86": (84, 100 * KIB, 6 * MIB, 24 * GIB),
-    "sm_89": (142, 100 * KIB, 96 * MIB, 48 * GIB),
-    "sm_90": (132, 228 * KIB, 50 * MIB, 141 * GIB),
-    "sm_100": (148, 228 * KIB, 126 * MIB, 180 * GIB),
-    "sm_103": (148, 228 * KIB, 126 * MIB, 279 * GIB),
-    "sm_120": (188, 100 * KIB, 128 * MIB, 32 * GIB),
-}
-
-
 def gpu(architecture: str, **facts: Any) -> Reported:
-    sms, shared, l2, memory = GPUS[architecture]
-    stated = {"architecture": architecture, "sms": sms, "threads_per_sm": 2048, "max_clock_hz": 1.8e9}
-    sizes = {"shared_bytes_per_sm": shared, "l2_bytes": l2, "memory_bytes": memory}
-    return Reported("cuda:0", OPERATORS.values(), peers=(1, 2), **{**stated, **sizes, **facts})
+    return reported.gpu(architecture, peers=(1, 2), **facts)
 
 
 # -- ids and names ------------------------------------------------------------------------------------------------------------
@@ -226,6 +213,7 @@ def test_a_probe_is_one_object(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     machine.save(tmp_path / "machine.json")
     assert Machine.load(tmp_path / "machine.json") == machine
     assert found.problem == {"operator": "pointer_chase", **PointerChase(size_bytes=6400, hops=500).to_dict()}
+    probes.roofs_of.cache_clear()  # of a list without roofs
 
 
 # -- the arena ----------------------------------------------------------------------------------------------------------------
