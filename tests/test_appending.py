@@ -8,9 +8,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from disks import full, half_written
 from example import measurement
 
 from roofline.errors import Error
@@ -32,18 +34,23 @@ for number in range(lines):
 """
 
 
-def race(path: Path, samples: int, writers: int = 3) -> tuple[int, int]:
-    """`writers` processes append LINES lines each, all at once. Lines that are whole, and bytes of one of them."""
-    program = [sys.executable, "-c", WRITER, str(path)]
+def begin(program: str, path: Path, writers: Iterable[int], lines: int, samples: int) -> list[subprocess.Popen[bytes]]:
+    """Processes that append so many lines each, all from the same moment on."""
     started = [
-        subprocess.Popen([*program, str(n), str(LINES), str(samples)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        for n in range(writers)
-    ]
+        subprocess.Popen([sys.executable, "-c", program, str(path), str(n), str(lines), str(samples)], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, bufsize=0)
+        for n in writers
+    ]  # fmt: skip
     assert all(process.stdout and process.stdout.readline() for process in started)
     for process in started:
-        assert process.stdin is not None
+        assert process.stdin
         process.stdin.write(b"\n")
-        process.stdin.flush()
+    return started
+
+
+def race(path: Path, samples: int, writers: int = 3) -> tuple[int, int]:
+    """`writers` processes append LINES lines each, all at once. Lines that are whole, and bytes of one of them."""
+    started = begin(WRITER, path, range(writers), LINES, samples)
     for process in started:
         process.communicate(timeout=PATIENCE_S)
     assert not any(process.returncode for process in started)
@@ -72,20 +79,12 @@ def test_killed_processes_lose_no_line_that_was_there(tmp_path: Path) -> None:
     """Two writers are killed at random moments: all lines are there but the last that each of them had begun."""
     path, rng, finished = tmp_path / "r.jsonl", random.Random(7), set()
     for attempt in range(3):
-        command = [sys.executable, "-c", KILLED, str(path)]
-        started = {
-            n: subprocess.Popen([*command, str(n), "200", "400"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-            for n in (10 * attempt + 1, 10 * attempt + 2)
-        }
-        assert all(process.stdout and process.stdout.readline() for process in started.values())
-        for process in started.values():
-            assert process.stdin
-            process.stdin.write(b"\n")
-            process.stdin.flush()
-        for process in 2 * [*started.values()]:  # where the second line is begun, the first is there
+        writers = 10 * attempt + 1, 10 * attempt + 2
+        started = begin(KILLED, path, writers, 200, 400)
+        for process in 2 * started:  # where the second line is begun, the first is there
             assert process.stdout and process.stdout.readline()
         time.sleep(rng.uniform(0.01, 0.2))
-        for n, process in started.items():
+        for n, process in zip(writers, started, strict=True):
             process.kill()
             said = 2 + process.communicate(timeout=PATIENCE_S)[0].count(b"\n")
             finished |= {(n, number + 1) for number in range(said - 1)}
@@ -254,16 +253,13 @@ def test_a_failed_write_cuts_no_line_of_others(line: bytes, tmp_path: Path, monk
     """Another program that takes no lock appends behind the half of a line, and then the disk is full."""
     path = tmp_path / "r.jsonl"
     append_to(path, point())
-    write = os.write
 
-    def half(handle: int, data: bytes) -> int:
-        if len(data) < 300:
-            with open(path, "ab") as other:
-                other.write(b"\n" + line)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(handle, data[: len(data) // 2])
+    def append_and_fail() -> None:
+        with open(path, "ab") as other:
+            other.write(b"\n" + line)
+        full()
 
-    monkeypatch.setattr(os, "write", half)
+    monkeypatch.setattr(os, "write", half_written(300, append_and_fail))
     with pytest.raises(Error, match="No space left"):
         append_to(path, point(2))
     found = path.read_bytes()
@@ -274,18 +270,12 @@ def test_an_interruption_in_the_middle_of_a_line(line: bytes, tmp_path: Path, mo
     """Ctrl-C in the middle leaves no half line; behind the line, it is kept."""
     path = tmp_path / "r.jsonl"
     append_to(path, point())
-    write = os.write
 
-    def half(handle: int, data: bytes) -> int:
-        if len(data) < 300:
-            raise KeyboardInterrupt
-        return write(handle, data[: len(data) // 2])
-
-    def stop(handle: int) -> None:
+    def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as during, pytest.raises(KeyboardInterrupt):
-        during.setattr(os, "write", half)
+        during.setattr(os, "write", half_written(300, stop))
         append_to(path, point(2))
     assert path.read_bytes() == line
     with monkeypatch.context() as during, pytest.raises(KeyboardInterrupt):

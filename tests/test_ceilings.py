@@ -17,11 +17,11 @@ from roofline.ceilings.measuring import better, burst_and_sustained
 from roofline.ceilings.series import curve_sizes, intensity_sweep, size_curve
 from roofline.ceilings.share import last_cache_share
 from roofline.cli import main
-from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, SustainedSample
+from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, SizePoint, SustainedSample
 from roofline.measurement import open_device
 from roofline.measurement.devices import Device
 from roofline.measurement.probing import Ready
-from roofline.operators import Stream, from_dict
+from roofline.operators import Operator, Stream, from_dict
 from roofline.probes import probe_named
 from roofline.units import GIB, KIB, MIB
 
@@ -39,6 +39,11 @@ def machine(small_machines: Callable[..., Any]) -> Machine:
         return roofline.measure_machine("cpu", quick=True, policy=BRIEF)
 
 
+def problem_of(measured: Ceiling | SizePoint | IntensityPoint) -> Operator:
+    values = dict(measured.problem)
+    return from_dict(values.pop("operator"), values)
+
+
 def test_every_main_ceiling_is_there(machine: Machine) -> None:
     assert machine.bandwidth("DRAM", "read").threads == open_device("cpu").threads
     for access in ("read", "copy", "triad"):
@@ -53,8 +58,7 @@ def test_every_main_ceiling_is_there(machine: Machine) -> None:
 
 def test_a_ceiling_names_a_problem_that_can_be_measured_again(machine: Machine) -> None:
     for ceiling in machine.ceilings:
-        values = dict(ceiling.problem)
-        problem = from_dict(values.pop("operator"), values)
+        problem = problem_of(ceiling)
         assert ceiling.probe in PREDICTED and problem.name == probe_named(ceiling.probe).operator
         assert ceiling.summary.n >= 1
 
@@ -255,9 +259,7 @@ def test_a_size_curve_covers_its_sizes() -> None:
         assert 0.9 * MIB < sizes[-1] <= MIB
         assert curve.threads == device.threads
         for point in curve.points:
-            values = dict(point.problem)
-            problem = from_dict(values.pop("operator"), values)
-            assert sum(t.size_bytes for t in problem.tensors() if t.name != "sum") == point.size_bytes
+            assert sum(t.size_bytes for t in problem_of(point).tensors() if t.name != "sum") == point.size_bytes
 
 
 @pytest.mark.usefixtures("small_probes")
@@ -271,9 +273,8 @@ def test_a_sweep_over_intensity_covers_its_range_around_the_knee() -> None:
     assert swept.burst
     assert not swept.sustained
     for point in swept.points:
-        values = dict(point.problem)
-        problem = from_dict(values.pop("operator"), values)
-        assert problem.total_flops() / problem.inputs()[0].size_bytes / values["passes"] == point.intensity_flops_per_byte
+        problem: Any = problem_of(point)
+        assert problem.total_flops() / problem.inputs()[0].size_bytes / problem.passes == point.intensity_flops_per_byte
 
 
 def test_the_last_half_of_a_long_load_is_the_sustained_ceiling() -> None:

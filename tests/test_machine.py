@@ -1,7 +1,6 @@
 """Machines: statistics by hand-worked ranks, modes, which ceiling answers a question, self-distrust, and files."""
 
 import dataclasses
-import errno
 import functools
 import json
 import os
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from disks import full
 from example import gemm
 from hypothesis import given
 from hypothesis import strategies as st
@@ -700,9 +700,6 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "machine.json"
     whole().save(path)
     before = path.read_bytes()
-
-    def full(handle: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(Error, match="cannot write .*machine.json: No space left on device; the file that was there is unchanged"):

@@ -1,7 +1,6 @@
 """Files that are there when a command writes: what the command did not write stays as it is, byte for byte."""
 
 import dataclasses
-import errno
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disks import full
 from example import bandwidth, fma, measurement
 
 from roofline.cli import main
@@ -467,10 +467,6 @@ def test_a_full_disk_loses_no_ceiling(
     two(2)
     assert main(MEASURE) == 130
     half = (folder / "machine.json.partial").read_bytes()
-
-    def full(handle: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     with monkeypatch.context() as during:
         during.setattr(os, "fsync", full)
         two(1000)

@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import errno
 import hashlib
 import io
 import json
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disks import full, half_written
 from example import BRIEF, bandwidth, bracket
 from tables import gives, refused
 
@@ -337,14 +337,7 @@ def test_a_full_disk_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "results.jsonl"
     append_to(path, measurement())
     before = path.read_bytes()
-    write = os.write
-
-    def half(handle: int, data: bytes) -> int:
-        if len(data) < 100:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(handle, data[: len(data) // 2])
-
-    monkeypatch.setattr(os, "write", half)
+    monkeypatch.setattr(os, "write", half_written(100, full))
     with pytest.raises(Error, match="cannot append to results file .*No space left on device; what was in it before is kept"):
         append_to(path, unsupported())
     assert path.read_bytes() == before
