@@ -19,7 +19,7 @@ from roofline.units import parse_bytes, parse_si, parse_time_s
 
 H100 = Machine.from_datasheet("H100 SXM")
 MODEL = preset("Llama-3-8B")
-SHARE, SECONDS, RATE = "from 1e-06 to 1", r"from 0 to 1e\+06", r"from 1 to 1e\+30"
+SHARE, SECONDS, RATE = "a share from 1e-06 to 1", r"seconds from 0 to 1e\+06", r"bytes/s from 1 to 1e\+30"
 SIZE = r"from 1 to 1e\+18"
 TINY, HUGE = 1e-320, 1e308
 PYTHON: list[tuple[dict[str, Any], str]] = [

@@ -390,7 +390,7 @@ def test_problems_in_words() -> None:
 test_what_is_no_problem = refused(
     lambda call, problem: call(problem),
     *(
-        (call, problem, "a problem must be an operator")
+        (call, problem, "a problem must be an operator or its name")
         for call in (roofline.run, roofline.measure, attempt)
         for problem in (None, 5)
     ),
