@@ -338,9 +338,9 @@ def test_compute_and_latency() -> None:
 test_what_is_missing_is_named = refused(
     lambda ask: ask(machine(bandwidth("read", 40e9), bandwidth("read", 400e9, "L1"), compute("fp32", 1e11))),
     (lambda m: m.bandwidth("L2"), "Example CPU: no bandwidth of L2 is known, only of L1, DRAM; measure stream in L2"),
-    (lambda m: m.bandwidth("DRAM", "peek"), "access must be one of read, write"),
+    (lambda m: m.bandwidth("DRAM", "peek"), "^access must be one of read, write"),
     (lambda m: m.bandwidth(threads=5), "Example CPU: DRAM read was measured with 2 threads, not with 5; measure that too"),
-    (lambda m: m.bandwidth(variant="x"), "no usable bandwidth of DRAM with variant 'x'.*measure stream .access='read'."),
+    (lambda m: m.bandwidth(variant="x"), "CPU: no usable bandwidth of DRAM with variant 'x'.*measure stream .access='read'."),
     (lambda m: m.compute("fp16"), "Example CPU: no compute ceiling for fp16, only fp32 avx2; measure fma in fp16"),
     (lambda m: m.compute("fp32", "fp64"), "Example CPU: no compute ceiling for fp32 accumulating in fp64"),
     (lambda m: m.latency(), "Example CPU: no launch latency was measured; measure fork_join or launch"),
