@@ -70,7 +70,8 @@ def fmt_si(value: float | None, unit: str, digits: int = 3) -> str:
     if value is None:
         return MISSING
     factor, prefix = si_prefix(value, digits)
-    return f"{fmt_number(value / factor, digits)} {prefix}{unit}"
+    rounded = float(f"{value:.{digits - 1}e}")  # before the division: 0.995 / 1e-3 is 995.0, which would round up to 1000
+    return f"{fmt_number(rounded / factor, digits)} {prefix}{unit}"
 
 
 def fmt_interval(low: float, high: float, unit: str) -> str:
