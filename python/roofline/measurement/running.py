@@ -81,9 +81,10 @@ def _require_indices(problem: Operator, held: dict[str, Held]) -> None:
     """Raises Error for an index that is out of bounds: kernels would follow it."""
     for spec in problem.inputs():
         values = held[spec.name].raw() if spec.below else np.empty(0)
-        outside = values[(values < 0) | (values >= spec.below)]
+        outside = values[(values < spec.least) | (values >= spec.below)]
         if outside.size:
-            raise Error(f"{problem.name}: tensor {spec.name!r:.80} holds {outside[0]}; it must be from 0 to {spec.below - 1}")
+            bounds = f"from {spec.least} to {spec.below - 1}"
+            raise Error(f"{problem.name}: tensor {spec.name!r:.80} holds {outside[0]}; it must be {bounds}")
 
 
 @arguments_checked

@@ -131,7 +131,9 @@ class CachedAttention(Operator):
         touched = touched if ragged or np.any(paged) else None
         used = 4 * self._over_sequences(lambda length: blocks(self._kept(length), self.page_size)) if ragged else None
         table = TensorSpec(name="page_table", shape=(self.batch, entries), dtype="int32", below=pages, touched_bytes=used)
-        lengths = TensorSpec(name="lengths", shape=(pick(self.shortest > 0, self.batch, 0),), dtype="int32", below=self.seq_kv + 1)
+        lengths = TensorSpec(
+            name="lengths", shape=(pick(self.shortest > 0, self.batch, 0),), dtype="int32", least=self.seq_q, below=self.seq_kv + 1
+        )
         sinks = TensorSpec(name="sinks", shape=(self.heads,), dtype="fp32", role="constant")
         return (
             TensorSpec(name="q", shape=(self.batch, self.heads, self.seq_q, self.head_dim), dtype=self.dtype),
