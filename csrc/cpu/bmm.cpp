@@ -212,7 +212,7 @@ Parts plan_parts(const Bmm& problem, const GemmKernelsOf<Number>& table, Device&
   parts.wide = few ? 0 : numbers({table.block_floats(parts.row_block, one_block ? 0 : parts.most_columns, parts.inner_block)});
   parts.packed = parts.wide + (in_words || (few && type != Stored::fp32) ? numbers({parts.row_block, words}) : 0);
   parts.sums = parts.packed + (few ? 0 : numbers({parts.strips * table.width, words}));
-  const bool in_c = stored_of(problem.out_dtype) == Stored::fp32 || (table.own_sums && !few);
+  const bool in_c = few || stored_of(problem.out_dtype) == Stored::fp32 || table.own_sums;
   parts.bytes = parts.sums + (in_c ? 0 : numbers({parts.row_block, parts.most_columns}));
   return parts;
 }
@@ -244,17 +244,20 @@ void multiply(const Bmm& problem, const GemmKernelsOf<Number>& table, const Part
   for (std::int64_t row = rows.first, n; row < rows.last; row += n) {
     n = std::min(parts.row_block, rows.last - row);
     char* const to = c + row * problem.columns * c_size;
-    auto* const sums = reinterpret_cast<Number*>(rounded ? own + parts.sums : to);
-    const std::int64_t stride = rounded ? columns.size() : problem.columns;
     const void* from = a + row * problem.inner * size;
     if (in_words ? !are_words : few && type != Stored::fp32) {
       auto* const wide = reinterpret_cast<Number*>(own + parts.wide);
       widen_rows(table, type, false, from, n, problem.inner, wide);
       from = wide;
     }
-    if (few)
-      table.plain[index(type)](static_cast<const Number*>(from), b, problem.columns, sums, stride, n, columns.size(), problem.inner);
-    for (std::int64_t s = 0, each; !few && s < strips; s += each) {
+    if (few) {
+      table.plain[index(type)](static_cast<const Number*>(from), b, problem.columns, to, problem.columns, n, columns.size(),
+                               problem.inner, c_type);
+      continue;
+    }
+    auto* const sums = reinterpret_cast<Number*>(rounded ? own + parts.sums : to);
+    const std::int64_t stride = rounded ? columns.size() : problem.columns;
+    for (std::int64_t s = 0, each; s < strips; s += each) {
       each = std::min(parts.strips, strips - s);
       const std::int64_t column = s * table.width, some = std::min(each * table.width, columns.size() - column);
       if (row == rows.first) table.pack_wide[index(type)](b + column * size, problem.columns, packed, some, problem.inner);
@@ -291,8 +294,6 @@ void multiply(const Bmm& problem, const GemmKernelsOf<Number>& table, const Part
           .later = {first, both ? of_product(a + a_bytes, a_bytes) : Later{}},
       });
     }
-    for (std::int64_t r = 0; few && rounded && r < n; ++r)
-      table.narrow[index(c_type)](sums + r * stride, to + r * problem.columns * c_size, columns.size());
   }
 }
 

@@ -97,10 +97,10 @@ struct GemmKernelsOf {
   int int8_sums = 0;                  // rows of int32 behind the words of a strip of int8: with what sums begin
   // Strips in fp32 or, where bf16 has them, words of [inner, columns] at b, whose rows are `stride` apart; fp32, bf16, fp16.
   void (*pack_wide[3])(const void* b, std::int64_t stride, Number* packed, std::int64_t columns, std::int64_t inner);
-  // c [rows, columns], rows c_stride apart, = a [rows, inner] b, as it lies: up to kMostFewRows rows, a in fp32 or, where bf16 has
-  // them, in words; fp32, bf16, fp16, or null.
-  void (*plain[3])(const Number* a, const void* b, std::int64_t stride, Number* c, std::int64_t c_stride, std::int64_t rows,
-                   std::int64_t columns, std::int64_t inner);
+  // c [rows, columns] in c_stored, rows c_stride apart, = a [rows, inner] b, as it lies: up to kMostFewRows rows, a in fp32 or, where
+  // bf16 has them, in words; fp32, bf16, fp16, or null.
+  void (*plain[3])(const Number* a, const void* b, std::int64_t stride, void* c, std::int64_t c_stride, std::int64_t rows,
+                   std::int64_t columns, std::int64_t inner, Stored c_stored);
   // To fp32, where a word is several numbers, n of these; of fp8_e4m3 256 times as much, for its strips are read as 2^-8 of
   // themselves.
   void (*widen[kStored])(const void* x, Number* y, std::int64_t n);

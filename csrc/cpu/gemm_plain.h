@@ -2,7 +2,7 @@
 // a word of a multiplies, and how they become vectors. Everything is internal to the file that includes it.
 #pragma once
 
-#include "cpu/gemm_tiles.h"
+#include "cpu/gemm_strips.h"
 
 namespace roofline::cpu {
 namespace {
@@ -92,26 +92,43 @@ void add_rows_of(const Unpacked<Read>& x, Index rows) {
   add_strips<Rows, most_vectors(Rows)>(x, 0);
 }
 
-// Blocks of b that stay in L1 beside rows of c until they are multiplied by all rows of a. The next block is prefetched meanwhile:
-// after the last one, the first of the next product, whose b follows.
+// n sums to c.
+ROOFLINE_INLINE void put_row(const Number* sums, void* c, Index at, Index n, [[maybe_unused]] Stored c_stored) {
+  if constexpr (kHalves) {
+    if (c_stored == Stored::bf16) return narrow_to<Bf16>(sums, static_cast<Bf16*>(c) + at, n);
+    if (c_stored == Stored::fp16) return narrow_to<Fp16>(sums, static_cast<Fp16*>(c) + at, n);
+  }
+  __builtin_memcpy(static_cast<Number*>(c) + at, sums, static_cast<std::size_t>(n) * sizeof(Number));
+}
+
+// Blocks of b that stay in L1 beside sums until they are multiplied by all rows of a. The next block is prefetched meanwhile: after
+// the last one, the first of the next product, whose b follows. Rows of a wide c share sets of L1: their sums lie together first.
 template <class Read>
-void plain(const Number* a, const void* from, Index stride, Number* c, Index c_stride, Index rows, Index columns, Index inner) {
+void plain(const Number* a, const void* from, Index stride, void* c, Index c_stride, Index rows, Index columns, Index inner,
+           Stored c_stored) {
   using Element = typename Read::Element;
   constexpr Index kColumns = 256, kBytes = 8 << 10, kNumbers = Read::kNumbers;
   const auto* const b = static_cast<const Element*>(from);
   const Index words = (inner + kNumbers - 1) / kNumbers;
   const Index block = kBytes / (least(kColumns, columns) * Index{sizeof(Element)}) / kNumbers * kNumbers;
-  for (Index j = 0; j < columns; j += kColumns)
+  const bool apart = columns > kColumns || c_stored != Stored::fp32;
+  alignas(64) Number memory[GemmKernels::kMostFewRows * kColumns];
+  Number* const sums = apart ? memory : static_cast<Number*>(c);
+  const Index sums_stride = apart ? kColumns : c_stride;
+  for (Index j = 0; j < columns; j += kColumns) {
+    const Index together = least(kColumns, columns - j);
     for (Index k = 0; k < inner; k += block) {
       const Element* const next = k + block < inner        ? b + (k + block) * stride + j
                                   : j + kColumns < columns ? b + j + kColumns
                                                            : b + inner * stride;
-      const Index together = least(kColumns, columns - j), n = least(block, inner - k);
+      const Index n = least(block, inner - k);
       in_tiles(rows, [&](Index row, Index some) {
         add_rows_of(Unpacked<Read>{a + row * words + k / kNumbers, words, b + k * stride + j, stride, row ? nullptr : next,
-                                   c + row * c_stride + j, c_stride, together, n, k == 0}, some);
+                                   sums + row * sums_stride, sums_stride, together, n, k == 0}, some);
       }, kUnpackedRows);
     }
+    for (Index row = 0; apart && row < rows; ++row) put_row(sums + row * sums_stride, c, row * c_stride + j, together, c_stored);
+  }
 }
 
 }  // namespace

@@ -299,7 +299,17 @@ TEST_P(GemmTest, TakesBAsItLies) {
           b_bits.shrink_to_fit();
           c.fill(3);
           const float between = rows > 1 ? c[columns] : 0;
-          table.plain[index(type)](of_a.data(), b_bits.data(), stride, c.data(), c_stride, rows, columns, inner);
+          const auto multiply = [&](void* to, Stored stored) {
+            table.plain[index(type)](of_a.data(), b_bits.data(), stride, to, c_stride, rows, columns, inner, stored);
+          };
+          multiply(c.data(), Stored::fp32);
+          for (const Stored half : {Stored::bf16, Stored::fp16}) {
+            std::vector<std::uint16_t> narrow(c.size(), 7), expected = narrow;
+            for (std::int64_t row = 0; row < rows; ++row)
+              table.narrow[index(half)](c.data() + row * c_stride, &expected[row * c_stride], columns);
+            multiply(narrow.data(), half);
+            ASSERT_EQ(narrow, expected);
+          }
           for (std::int64_t row = 0; row < rows; ++row)
             for (std::int64_t column = 0; column < columns; ++column)
               ASSERT_NEAR(c[row * c_stride + column], product(a, b, row, column, stride, inner), 1e-6 * (inner + 16));
@@ -453,7 +463,7 @@ TEST_P(GemmDoublesTest, TakesBAsItLies) {
         Doubles c((rows - 1) * c_stride + columns, 1), packed(strips * inner * width), of_b((inner - 1) * stride + columns);
         std::copy_n(b.data(), of_b.size(), of_b.data());
         std::fill_n(c.data(), c.size(), -1);
-        table.plain[0](a.data(), of_b.data(), stride, c.data(), c_stride, rows, columns, inner);
+        table.plain[0](a.data(), of_b.data(), stride, c.data(), c_stride, rows, columns, inner, Stored::fp32);
         expect_product(a, b, stride, c, c_stride, rows, columns, inner);
         table.pack_wide[0](of_b.data(), stride, packed.data(), columns, inner);
         for (std::int64_t k = 0; k < inner; ++k)
