@@ -223,7 +223,8 @@ def test_roofs_of_a_slow_state_are_measured_again(monkeypatch: pytest.MonkeyPatc
     slow = [0]
 
     def slower(n: int, seen: dict[str, Any]) -> dict[str, object]:
-        return {**seen, "samples_s": [s * (10 if n <= slow[0] else 1) for s in seen["samples_s"]]}
+        # A second measurement that other work disturbed would not take the place of the first.
+        return {**seen, "contended": False, "samples_s": [s * (10 if n <= slow[0] else 1) for s in seen["samples_s"]]}
 
     planted, calls = with_samples(slower)
     monkeypatch.setattr("roofline.ceilings.measuring.last_cache_share", lambda device: None)
