@@ -31,7 +31,7 @@ def luminance(rgb: Iterable[float]) -> float:
 
 
 def contrast(one: float, other: float) -> float:
-    """Of two luminances, by WCAG 2."""
+    """The contrast ratio of two luminances, as WCAG 2 defines it."""
     return (max(one, other) + 0.05) / (min(one, other) + 0.05)
 
 

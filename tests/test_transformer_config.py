@@ -129,7 +129,7 @@ def test_parameters_fill_the_files(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [
-        # Of config.json: layers, width, heads, KV heads, head, FFN, vocabulary.
+        # From config.json: layers, width, heads, KV heads, head, FFN, vocabulary.
         ("Falcon3-7B", (28, 3072, 12, 4, 256, 23040, 131072)),
         ("Falcon3-10B", (40, 3072, 12, 4, 256, 23040, 131072)),
     ],

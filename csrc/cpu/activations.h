@@ -70,7 +70,8 @@ struct Powers {
   __attribute__((always_inline)) Vec operator()(Vec x) const { return kFused ? fma(x, factor, base) : mul(sub(x, base), factor); }
 };
 
-// a / (1 + e^-x); for results in fp32 of x from about -88 on. For those of 16 bits the exponent's reduction need not be exact.
+// a / (1 + e^-x). Where results are fp32, x must be at least about -88. Where they have 16 bits, the exponent's reduction need not
+// be exact.
 template <class T, class V>
 ROOFLINE_INLINE V times_sigmoid(V a, V x) {
   V e;
@@ -81,7 +82,8 @@ ROOFLINE_INLINE V times_sigmoid(V a, V x) {
   return each([](Vec b, Vec c) __attribute__((always_inline)) { return div(b, add(set1(1.0f), c)); }, a, e);
 }
 
-// x / (1 + e^-x), which is next to 0 from -87 on down. There x counts as -87, unless e^-x may become infinite and the quotient 0.
+// silu(x) = x / (1 + e^-x). Below -87 it is nearly 0, and x is clamped to -87, except where e^-x overflows to infinity, which makes
+// the quotient 0.
 template <class T, class V>
 ROOFLINE_INLINE V silu_of(V x) {
 #if defined(ROOFLINE_LOOK_UP)

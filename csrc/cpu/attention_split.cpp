@@ -37,8 +37,9 @@ constexpr std::int64_t kLeastInTiles = 8;      // of AMX, where the cache is in 
 constexpr std::int64_t kLeastWideInTiles = 5;  // the same where V is K, or the cache has bytes
 
 // How a thread reads its range of keys: in how many address streams, how far ahead it prefetches, and into L1 or L2. The quickest
-// way differs between CPUs: on Zen 3 eight streams without prefetches, on Zen 4 two or four with prefetches into L2, on Zen 5 two
-// with prefetches into L1. The first is taken unless another is quicker from memory: on Zen 5 it is a fifth quicker than others from L3.
+// way differs between CPUs: on Zen 3 eight streams without prefetches, on Zen 4 two or four with prefetches into L2, on Zen 5 one or
+// two with prefetches into L1. The first is taken unless another is quicker from memory: on Zen 5 it is a fifth quicker than
+// others from L3.
 struct Reading {
   int streams;
   std::int64_t lead_bytes;

@@ -18,7 +18,7 @@ ROOFLINE_INLINE void fetch(const void* line) {
   if constexpr (kBeside<Where>) prefetch(line, Where == kFetchToL1);
 }
 
-// fp8_e4m3 and fp8_e5m2 differ in their tables alone, and share all that reads them.
+// fp8_e4m3 and fp8_e5m2 share one kernel and differ in their tables alone.
 ROOFLINE_INLINE const BytesOfBf16& tables_of(Cached::Element element) {
   return element == Cached::int8 ? kBytesOfBf16<Int8> : element == Cached::fp8_e4m3 ? kBytesOfBf16<Fp8E4m3> : kBytesOfBf16<Fp8E5m2>;
 }

@@ -20,7 +20,8 @@ struct Cached {
   enum Element : int { fp32, bf16, fp16, int8, fp8_e4m3, fp8_e5m2, elements };
 
   static constexpr int bytes(Element element) { return element == fp32 ? 4 : element == bf16 || element == fp16 ? 2 : 1; }
-  // What an element counts: fp8_e4m3 is widened through fp16, whose exponents are 8 lower. Queries and results make up for it.
+  // The value of an element over what it is widened to: fp8_e4m3 goes through fp16, whose exponents are 8 lower. Queries and results
+  // are scaled by it instead.
   static constexpr float unit(Element element) { return element == fp8_e4m3 ? 256.0f : 1.0f; }
 };
 

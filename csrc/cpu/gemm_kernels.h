@@ -84,7 +84,7 @@ struct GemmKernelsOf {
 
   int width;       // columns of a strip
   int tile_rows;   // of a tile of c in registers
-  // Along inner, of a word of a and of b: 1, 2 or 4, by the type of b as what follows; 0: there are no such products.
+  // Numbers along inner in a word of a and of b: 1, 2 or 4. Indexed by the type of b, as what follows; 0: there are no such products.
   int numbers[kStored];
   int multiple;    // words of a strip, and of a row of a: where there are too few, zeros follow
   // By the type of b. bf16: two numbers of a strip in a word, column j in the low half, column j + width / 2 in the high one.
@@ -101,8 +101,8 @@ struct GemmKernelsOf {
   // bf16 has them, in words; fp32, bf16, fp16, or null.
   void (*plain[3])(const Number* a, const void* b, std::int64_t stride, void* c, std::int64_t c_stride, std::int64_t rows,
                    std::int64_t columns, std::int64_t inner, Stored c_stored);
-  // To fp32, where a word is several numbers, n of these; of fp8_e4m3 256 times as much, for its strips are read as 2^-8 of
-  // themselves.
+  // Widens n numbers to fp32, or n words where a word holds several numbers. fp8_e4m3 is scaled by 2^8, as strips of it are read
+  // scaled by 2^-8.
   void (*widen[kStored])(const void* x, Number* y, std::int64_t n);
   void (*narrow[3])(const Number* x, void* y, std::int64_t n);  // from fp32; [0] copies
   // Numbers of fp32 to words of bf16, rounded to nearest even; null where bf16 has none. pair: 2 n numbers one after the other to n

@@ -92,17 +92,18 @@ void add_rows_of(const Unpacked<Read>& x, Index rows) {
   add_strips<Rows, most_vectors(Rows)>(x, 0);
 }
 
-// n sums to c.
+// Stores n sums in c, from element `at` on.
 ROOFLINE_INLINE void put_row(const Number* sums, void* c, Index at, Index n, [[maybe_unused]] Stored c_stored) {
   if constexpr (kHalves) {
     if (c_stored == Stored::bf16) return narrow_to<Bf16>(sums, static_cast<Bf16*>(c) + at, n);
     if (c_stored == Stored::fp16) return narrow_to<Fp16>(sums, static_cast<Fp16*>(c) + at, n);
   }
-  __builtin_memcpy(static_cast<Number*>(c) + at, sums, static_cast<std::size_t>(n) * sizeof(Number));
+  narrow_to<Number>(sums, static_cast<Number*>(c) + at, n);
 }
 
 // Blocks of b that stay in L1 beside sums until they are multiplied by all rows of a. The next block is prefetched meanwhile: after
-// the last one, the first of the next product, whose b follows. Rows of a wide c share sets of L1: their sums lie together first.
+// the last one, the first of the next product, whose b follows. Rows of a wide c map to the same sets of L1, so their sums are
+// contiguous until they are complete.
 template <class Read>
 void plain(const Number* a, const void* from, Index stride, void* c, Index c_stride, Index rows, Index columns, Index inner,
            Stored c_stored) {

@@ -144,7 +144,7 @@ class KernelCosts:
     def seconds(
         self, parts_s: Sequence[Any], written: Any, loops: Any, cold: Any, pages: Any, launch_s: Any
     ) -> tuple[Any, Any, Any]:
-        """Of the parts, which overlap, and of results that go to memory; of loops; of the start."""
+        """(the kernel's, its loops', its start's): parts_s overlap, and storing results in memory comes on top."""
         joins = self.joins + cold * self.cold_joins
         start_s = self.start_s + cold * self.cold_s + pages * self.page_s + launch_s * joins
         return overlapped_s(*parts_s) + written * self.write_s, loops * self.loop_s, start_s

@@ -34,8 +34,8 @@ class TensorSpec:
     role: Role = "in"  # constant: the same in every launch, so that bind may pack it
     bits: Any = None  # of an element as stored, where that is not its dtype's: packed weights, scales
     touched_bytes: int | None = None  # what one launch reads or writes of it, where that is not all
-    least: int = 0  # indices or lengths, from this on
-    below: int = 0  # and all below this; 0: any number
+    least: int = 0  # the smallest valid index or length
+    below: int = 0  # valid indices and lengths are below this; 0: any number
     link: bool = False  # arrives from other ranks: in no memory of this one
 
     @property

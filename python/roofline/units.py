@@ -39,7 +39,7 @@ def within(name: str, what: str, value: object, allowed: tuple[float, float]) ->
 
 
 def si_prefix(value: float, digits: int = 3) -> tuple[float, str]:
-    """(factor, prefix) such that value / factor, rounded to `digits`, lies in [1, 1000): (1e9, "G") for 47.2e9.
+    """(factor, prefix) such that value, rounded to `digits`, / factor lies in [1, 1000): (1e9, "G") for 47.2e9.
 
     (1.0, "") for 0, NaN and infinities; the outermost prefix beyond femto and exa.
     """

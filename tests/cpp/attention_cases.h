@@ -66,7 +66,7 @@ void set_nan(Fp8<Fraction>& to) {
   to.bits = 0xFF;
 }
 
-// Of 8 bits, found through functions on their arguments, as those of guarded.h.
+// int8 and fp8: functions on their arguments say what they hold, as for those of guarded.h.
 struct Int8 {
   std::int8_t bits;
 };

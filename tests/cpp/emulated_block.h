@@ -83,7 +83,7 @@ class EmulatedBlock {
     return out;
   }
 
-  // Of a whole warp: what the lane brings whose number differs by these bits; and whether any lane's is true.
+  // Warp-wide, as __shfl_xor_sync and __any_sync: the value of the lane whose index is xor `mask`, and whether any lane's is true.
   template <class X>
   X from_lane_xor(X x, int mask) {
     struct In {

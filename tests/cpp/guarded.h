@@ -26,7 +26,7 @@ inline double value_of(Fp16 x) {
   const double size = exponent < 31 ? finite : mantissa ? NAN : INFINITY;
   return x.bits >> 15 ? -size : size;
 }
-// Of 8 bits, so many of them a fraction: 3 of E4M3, 2 of E5M2.
+// fp8 by the bits of its fraction: 3 in E4M3, 2 in E5M2.
 template <int Fraction>
 struct Fp8 {
   std::uint8_t bits;

@@ -80,7 +80,9 @@ def _apart(problem: Operator, held: dict[str, Held], written: Collection[str]) -
 def _require_indices(problem: Operator, held: dict[str, Held]) -> None:
     """Raises Error for an index that is out of bounds: kernels would follow it."""
     for spec in problem.inputs():
-        values = held[spec.name].raw() if spec.below else np.empty(0)
+        if not spec.below:
+            continue
+        values = held[spec.name].raw()
         outside = values[(values < spec.least) | (values >= spec.below)]
         if outside.size:
             bounds = f"from {spec.least} to {spec.below - 1}"
