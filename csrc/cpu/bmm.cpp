@@ -1,7 +1,7 @@
 // bmm on a CPU. library: one OpenBLAS call for a block of one product, each on one thread. tiled: our own kernels (gemm_kernels.h).
 // b may change between launches, so nothing is packed in bind: few rows read it as it lies, once; for more each thread packs the
-// columns it works on, in fp32 or fp64: strip by strip where rows and inner are one block, so that the first cache holds what is packed;
-// else all of them, which its caches keep for all rows.
+// columns it works on, in fp32 or fp64: strip by strip where rows and inner are one block, so that the first cache holds what is packed
+// (by the first tile of rows, where that reads a in place); else all of them, which its caches keep for all rows.
 #include "ops/bmm.h"
 
 #include <algorithm>
@@ -260,7 +260,8 @@ void multiply(const Bmm& problem, const GemmKernelsOf<Number>& table, const Part
     for (std::int64_t s = 0, each; s < strips; s += each) {
       each = std::min(parts.strips, strips - s);
       const std::int64_t column = s * table.width, some = std::min(each * table.width, columns.size() - column);
-      if (row == rows.first) table.pack_wide[index(type)](b + column * size, problem.columns, packed, some, problem.inner);
+      const bool unpacked = parts.strips == 1 && lies && some == table.width && (!in_words || are_words) && table.panel_multiple == 1;
+      if (row == rows.first && !unpacked) table.pack_wide[index(type)](b + column * size, problem.columns, packed, some, problem.inner);
       const auto share_of = [&](const char* all, std::int64_t bytes, std::int64_t done, std::int64_t now, std::int64_t total) {
         return Later{all + bytes * done / total, bytes * (done + now) / total - bytes * done / total};
       };
@@ -292,6 +293,7 @@ void multiply(const Bmm& problem, const GemmKernelsOf<Number>& table, const Part
           .to_stride = problem.columns,
           .to_stored = c_type,
           .later = {first, both ? of_product(a + a_bytes, a_bytes) : Later{}},
+          .unpacked = {unpacked ? b + column * size : nullptr, problem.columns, packed},
       });
     }
   }

@@ -14,7 +14,7 @@ extern const GemmKernelsOf<double> ROOFLINE_TABLE(gemm_doubles) = {
     1,
     {pack_rows<double>},
     {few<Rows<WideStrip<Floats>>>},
-    {block<Rows<WideStrip<Floats>>>},
+    {block<Rows<WideStrip<Floats>>, RowOf<double>>},
     pack_panels<Floats>,
     1,
     0,

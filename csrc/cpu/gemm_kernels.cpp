@@ -55,7 +55,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     {pack_rows<float>, pack_bf16, pack_rows<Fp16>, pack_pairs<std::int8_t>, pack_rows<Fp8E4m3>, pack_rows<Fp8E5m2>},
     {few<Rows<WideStrip<Floats>>>, few<Rows<Bf16Strip>>, few<Rows<Fp16Strip>>, few<Rows<Int8Strip>>,
      few<Rows<Fp8Strip<Fp8E4m3>>>, few<Rows<Fp8Strip<Fp8E5m2>>>},
-    {block<Rows<WideStrip<Floats>>>, block<Rows<Bf16Strip>>, block<Rows<Fp16Strip>>, block<Rows<Int8Strip>>,
+    {block<Rows<WideStrip<Floats>>, RowOf<float>>, block<Rows<Bf16Strip>>, block<Rows<Fp16Strip>>, block<Rows<Int8Strip>>,
      block<Rows<Fp8Strip<Fp8E4m3>>>, block<Rows<Fp8Strip<Fp8E5m2>>>},
     pack_panels<Floats>,
     1,

@@ -53,6 +53,13 @@ struct GemmPartOf {
   Stored to_stored = Stored::bf16;
   static constexpr int kLater = 2;
   Later later[kLater] = {};  // of `block`: what is fetched meanwhile
+  // Of `block` with `lies`, one full strip and one block of inner, where panel_multiple is 1: b as it lies, rows `stride` apart, if it
+  // is yet to be packed. Words take whole rows.
+  struct {
+    const void* from;
+    std::int64_t stride;
+    Number* to;  // b
+  } unpacked = {};
 
   [[gnu::always_inline]] std::int64_t row_words() const { return inner + behind; }  // from one row of a to the next
 };

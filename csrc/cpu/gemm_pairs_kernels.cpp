@@ -76,7 +76,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
     1,
     {nullptr, pack_pairs<std::uint16_t>, nullptr, nullptr, pack_fp8, pack_fp8},
     {nullptr, few<Rows<WideStrip<Bf16Pairs>>>, nullptr, nullptr, few<Rows<Fp8Strip<Fp8E4m3>>>, few<Rows<Fp8Strip<Fp8E5m2>>>},
-    {nullptr, block<Rows<WideStrip<Bf16Pairs>>>, nullptr, nullptr, block<Rows<Fp8Strip<Fp8E4m3>>>,
+    {nullptr, block<Rows<WideStrip<Bf16Pairs>>, PairOfRows>, nullptr, nullptr, block<Rows<Fp8Strip<Fp8E4m3>>>,
      block<Rows<Fp8Strip<Fp8E5m2>>>},
     pack_panels<Bf16Pairs>,
     1,

@@ -108,19 +108,22 @@ template <class Read>
 void plain(const Number* a, const void* from, Index stride, void* c, Index c_stride, Index rows, Index columns, Index inner,
            Stored c_stored) {
   using Element = typename Read::Element;
-  constexpr Index kColumns = 256, kBytes = 8 << 10, kNumbers = Read::kNumbers;
+  constexpr Index kLeastColumns = 64, kMostColumns = 256, kBytes = 8 << 10, kNumbers = Read::kNumbers;
+  // Rows that take several turns meet a block of half as many columns and twice as much of inner: sums are read and written less often.
+  const Index parts = rows > kUnpackedRows && columns > kLeastColumns ? 2 : 1;
+  const Index most_columns = least(kMostColumns, (columns / parts + kLeastColumns - 1) / kLeastColumns * kLeastColumns);
   const auto* const b = static_cast<const Element*>(from);
   const Index words = (inner + kNumbers - 1) / kNumbers;
-  const Index block = kBytes / (least(kColumns, columns) * Index{sizeof(Element)}) / kNumbers * kNumbers;
-  const bool apart = columns > kColumns || c_stored != Stored::fp32;
-  alignas(64) Number memory[GemmKernels::kMostFewRows * kColumns];
-  Number* const sums = apart ? memory : static_cast<Number*>(c);
-  const Index sums_stride = apart ? kColumns : c_stride;
-  for (Index j = 0; j < columns; j += kColumns) {
-    const Index together = least(kColumns, columns - j);
+  const Index block = kBytes / (least(most_columns, columns) * Index{sizeof(Element)}) / kNumbers * kNumbers;
+  const bool apart = columns > kMostColumns || c_stored != Stored::fp32;
+  alignas(64) Number memory[GemmKernels::kMostFewRows * kMostColumns];
+  const Index sums_stride = apart ? kMostColumns : c_stride;
+  for (Index j = 0; j < columns; j += most_columns) {
+    const Index together = least(most_columns, columns - j);
+    Number* const sums = apart ? memory : static_cast<Number*>(c) + j;
     for (Index k = 0; k < inner; k += block) {
       const Element* const next = k + block < inner        ? b + (k + block) * stride + j
-                                  : j + kColumns < columns ? b + j + kColumns
+                                  : j + most_columns < columns ? b + j + most_columns
                                                            : b + inner * stride;
       const Index n = least(block, inner - k);
       in_tiles(rows, [&](Index row, Index some) {

@@ -4,7 +4,7 @@
 //
 // What a strip holds is a class of its own: `Sum` (the arithmetic, whose `Of` is how a word of a lies), `kWide` (fp32 or fp64 already),
 // kRowBytes, and `read` of row base + u, where base is a multiple of 4 and u below 4; with `kBegun` sums begin with the row behind
-// the last. Everything is internal to the file that includes it.
+// the last; `Source` says where it is, if by more than an address. Everything is internal to the file that includes it.
 #pragma once
 
 #include <type_traits>
@@ -68,6 +68,37 @@ struct WideStrip {
   }
 };
 
+// Full strips of b as it lies, which reading packs: `Read` (gemm_plain.h) says how its rows become words.
+template <class Arithmetic, class Read>
+struct UnpackedStrip : WideStrip<Arithmetic> {
+  struct Source {
+    const typename Read::Element* b;  // rows `stride` apart
+    Index stride;
+    Number* packed;
+  };
+  ROOFLINE_INLINE void read(const Source& from, Index base, int u, Vec& low, Vec& high) {
+    const auto* const b = from.b + (base + u) * Read::kNumbers * from.stride;
+    Vec words[2][1];
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      Read::read(b + half * kLanes, b + half * kLanes + from.stride, kLanes, words[half]);
+      store(from.packed + (base + u) * kWidth + half * kLanes, words[half][0]);
+    }
+    low = words[0][0], high = words[1][0];
+  }
+};
+
+template <class B, class = void>
+struct SourceOf {
+  using Type = const char*;
+};
+template <class B>
+struct SourceOf<B, std::void_t<typename B::Source>> {
+  using Type = typename B::Source;
+};
+template <class B>
+using Source = typename SourceOf<B>::Type;
+
 // A row of a strip of c: a store that crosses lines waits for each of them.
 ROOFLINE_INLINE void fetch_row(const char* c) {
   for (Index line = 0; line < kNumberBytes * kWidth; line += 64) fetch_to_write(c + line);
@@ -80,7 +111,7 @@ ROOFLINE_INLINE void fetch_row(const char* c) {
 // `next` goes to the second cache, and no row of a is fetched then. Few rows add up in several phases: a multiply-add waits four
 // cycles for the one before. Three and four rows of wide strips have one, as memory takes longer than they wait.
 template <class B, int Apart, Index Later = 0, bool ToL1 = false, int Rows, int Halves, class A>
-ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][Halves], Index ahead = 0,
+ROOFLINE_INLINE void multiply(const A& a, const Source<B>& b, Index n, Vec (&sums)[Rows][Halves], Index ahead = 0,
                               const char* next = nullptr, const char* c = nullptr, Index c_row_bytes = 0) {
   using Sum = typename B::Sum;
   constexpr bool kNarrow = !B::kWide && Rows <= 4 && 2 * Rows <= kTileRows;
@@ -205,7 +236,7 @@ ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][Halves], Element* to, Inde
 // a[Rows][n] b[n][columns] to its target. Halves: 1 where the first vector of a strip holds all columns. Lies: a is no panel, but
 // rows of words `stride` apart.
 template <class B, int Halves, bool Lies, int Rows>
-void tile(const Number* a, [[maybe_unused]] Index stride, const char* b, Index n, const Target& target, const char* next,
+void tile(const Number* a, [[maybe_unused]] Index stride, Source<B> b, Index n, const Target& target, const char* next,
           Index fetch) {
   using Sum = typename B::Sum;
   Vec sums[Rows][Halves];
@@ -316,8 +347,9 @@ void pack_panels(const PlainPart& part, Index k, Index n, Number* panels) {
 // Rows of b whose stores are in flight together; of narrower strips, which the first cache holds, more.
 constexpr Index kWidened = kLanes == 16 ? 32 : 128;
 
-// Strips::fetched is where n rows of a strip from k on begin, and their bytes; `widen` makes them what is in registers.
-template <class Strips, class Part>
+// Strips::fetched is where n rows of a strip from k on begin, and their bytes; `widen` makes them what is in registers. Read: of
+// unpacked strips, where these may be so.
+template <class Strips, class Read = void, class Part>
 void block(const Part& part) {
   using B = typename Strips::B;
   using Wide = WideStrip<typename B::Sum>;
@@ -352,9 +384,9 @@ void block(const Part& part) {
         const char* const from_next = own ? next + fetched : others ? later->from + ahead : nullptr;
         (own ? fetched : ahead) += n / 4 * fetch;
         char* const to = last ? static_cast<char*>(part.to) + (row * part.to_stride + s * kWidth) * 2 : nullptr;
-        const auto meet = [&](auto tile, const void* rows_of_b, Index i, Index some) __attribute__((always_inline)) {
+        const auto meet = [&](auto tile, const auto& rows_of_b, Index i, Index some) __attribute__((always_inline)) {
           const Number* const a = part.lies ? static_cast<const Number*>(part.a) + row * part.inner + k : panels + row * n;
-          tile(a + i * (part.lies ? 1 : rows), part.inner, static_cast<const char*>(rows_of_b), some,
+          tile(a + i * (part.lies ? 1 : rows), part.inner, rows_of_b, some,
                {part.c + row * part.c_stride + s * kWidth, part.c_stride, i + some == n ? to : nullptr, part.to_stride, part.to_stored,
                 columns, k + i == 0, k + i == 0 ? Strips::begun(part, strip) : nullptr},
                from_next ? from_next + i / 4 * fetch : nullptr, fetch);
@@ -368,6 +400,12 @@ void block(const Part& part) {
             if (part.lies) return functions(std::true_type());
           return functions(std::false_type());
         };
+        if constexpr (!std::is_void_v<Read>)
+          if (part.unpacked.from && !row) {
+            using Strip = UnpackedStrip<typename B::Sum, Read>;
+            const auto* const rows_of_b = static_cast<const typename Read::Element*>(part.unpacked.from);
+            return meet(OfRows::kTile<Strip, 2, true>[rows - 1], Source<Strip>{rows_of_b, part.unpacked.stride, part.unpacked.to}, 0, n);
+          }
         if constexpr (Strips::kMostDirect > 0)
           if (direct) return meet(tiles_of(B{}), strip + from, 0, n);
         // The first rows meet b while it is widened, some rows of it at a time: the stores take longer than all else of that, and
@@ -376,7 +414,7 @@ void block(const Part& part) {
           for (Index i = 0, some; i < n; i += some) {
             some = least(row ? n : kWidened, n - i);
             if (!row) Strips::widen(part, strip, k + i, some, wide + i * kWidth);
-            meet(tiles_of(Wide{}), wide + i * kWidth, i, some);
+            meet(tiles_of(Wide{}), reinterpret_cast<const char*>(wide + i * kWidth), i, some);
           }
       }, together);
     }
