@@ -84,11 +84,12 @@ struct AttentionTiledKernels {
            (value_panel ? panel_words((kv_block + numbers - 1) / numbers, value_columns + (numbers > 1 ? tile_width : 0)) : 0);
   }
   // Words that hold n numbers, rounded up to a multiple of `columns`.
-  [[gnu::always_inline]] static std::int64_t words(std::int64_t n, std::int64_t numbers, std::int64_t columns) {
+  // Inlined where the sanitizers redefine always_inline, too: these are shared by sets of instructions.
+  [[gnu::__always_inline__]] static std::int64_t words(std::int64_t n, std::int64_t numbers, std::int64_t columns) {
     return ((n + numbers - 1) / numbers + columns - 1) / columns * columns;
   }
   // K or V of a block of keys in words; a multiple of a cache line.
-  [[gnu::always_inline]] static std::int64_t panel_words(std::int64_t kv_block, std::int64_t columns) {
+  [[gnu::__always_inline__]] static std::int64_t panel_words(std::int64_t kv_block, std::int64_t columns) {
     return (kv_block * columns + 15) / 16 * 16;
   }
 };

@@ -61,7 +61,7 @@ struct GemmPartOf {
     Number* to;  // b
   } unpacked = {};
 
-  [[gnu::always_inline]] std::int64_t row_words() const { return inner + behind; }  // from one row of a to the next
+  [[gnu::__always_inline__]] std::int64_t row_words() const { return inner + behind; }  // from one row of a to the next
 };
 using GemmPart = GemmPartOf<float>;
 
