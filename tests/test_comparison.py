@@ -278,6 +278,16 @@ def test_shares_where_the_roof_differs() -> None:
     assert only(compare([point(2e-3, 40e9)], [point(1.8e-3, 41e9)])).quantity == "time_s"
 
 
+def test_one_note_for_all_points_whose_roofs_differ() -> None:
+    """Of two hosts every point met another roof; each row still has its own note."""
+    sides = [[point(2e-3, roof, problem={"seq_q": n, "dtype": "fp32"}) for n in range(1, 7)] for roof in (40e9, 80e9)]
+    found = compare(*sides)
+    assert all(row.notes[0].startswith("the DRAM read roof differs, 40.0 GB/s and 80.0 GB/s") for row in found.rows)
+    (note,) = found.row_notes
+    assert note.startswith("6 rows: the roofs of A and B differ: shares of them are compared, not the times")
+    assert len(compare(sides[0][:3], sides[1][:3]).row_notes) == 1 and "40.0 GB/s" in compare(sides[0][:3], sides[1][:3]).row_notes[0]
+
+
 def test_the_share_includes_the_scatter_of_its_probes() -> None:
     steady = point(2e-3, 40e9)
     shaken = dataclasses.replace(steady, brackets=(dataclasses.replace(steady.brackets[0], before_samples=around(40e9, 20, 0.1)),))

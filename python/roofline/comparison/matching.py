@@ -12,7 +12,7 @@ from ..results import Measurement
 from ..units import MISSING, fmt_si
 from ..words import backend_of, counted
 from .numbers import Median, by_modes, estimate, ratio, status_of, verdict
-from .rows import POINT_KEYS, Pair
+from .rows import POINT_KEYS, SHARES, Pair
 
 CLAIMED, ABSENT = "as stated", "not measured"
 QUANTITIES: Mapping[str, str] = {
@@ -185,7 +185,7 @@ def _point_pair(a: Measurement, b: Measurement) -> Pair:
         found, said = measured, by_modes(a.samples_s, b.samples_s, False) if several else verdict(measured, bool(differ))
     notes = [differences(a.problem, b.problem, (a.threads, b.threads))]
     if differ and None not in times:
-        notes.append(f"{differ}: shares of it are compared, not the times ({', '.join(fmt_si(m.time_s, 's') for m in (a, b))})")
+        notes.append(f"{differ}: {SHARES} ({', '.join(fmt_si(m.time_s, 's') for m in (a, b))})")
     notes += _states(a, b)
     roofs = [m.limiting_bracket.value if m.limiting_bracket else None for m in (a, b)]
     values = (*(m.time_s for m in (a, b)), *(m.share_of_bracket for m in (a, b)), *roofs)

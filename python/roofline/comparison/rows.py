@@ -15,6 +15,9 @@ from ..units import MISSING, fmt_number, fmt_percent, fmt_si
 from .numbers import BY_CHANCE, TESTED, Median
 
 UNITS: Mapping[str, str] = {"bytes_per_s": "B/s", "flops_per_s": "FLOP/s", "time_s": "s"}
+SHARES = "shares of it are compared, not the times"  # in the note of a point whose roof in A is not that in B
+SHARES_OF_MANY = "the roofs of A and B differ: shares of them are compared, not the times; JSON, CSV and `to_records` have both"
+FEW = 3  # rows that a note names
 POINT_KEYS = ("a_time_s", "b_time_s", "a_share_of_bracket", "b_share_of_bracket", "a_bracket", "b_bracket")
 
 
@@ -98,10 +101,12 @@ class Comparison(Shown):
 
     @property
     def row_notes(self) -> tuple[str, ...]:
-        """The notes of the rows, equal ones said once."""
+        """The notes of the rows, equal ones said once; of more than FEW points whose roofs differ, one for all."""
         said = [(note, row) for row in self.rows for note in row.notes]
+        if sum(SHARES in note for note, _ in said) > FEW:
+            said = [(SHARES_OF_MANY if SHARES in note else note, row) for note, row in said]
         names = by_key((note, row.name) for note, row in said if (note, row.section) != (UNVERIFIED, "claim"))  # the cell says it
-        return tuple(f"{'; '.join(rows) if len(rows) <= 3 else f'{len(rows)} rows'}: {note}" for note, rows in names.items())
+        return tuple(f"{'; '.join(rows) if len(rows) <= FEW else f'{len(rows)} rows'}: {note}" for note, rows in names.items())
 
     @property
     def absent(self) -> tuple[str, ...]:
