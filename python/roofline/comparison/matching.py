@@ -65,8 +65,8 @@ def _all(threads: int, most: int) -> str:
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any], threads: tuple[int, int]) -> str:
     """Where two problems that stand for the same ceiling or point differ: "streams 2 against 4"."""
-    names = dict.fromkeys((*a, *b))
-    differing = [f"{name} {a.get(name, MISSING)} against {b.get(name, MISSING)}" for name in names if a.get(name) != b.get(name)]
+    values = {name: [MISSING if side.get(name) in (None, "") else side[name] for side in (a, b)] for name in (*a, *b)}
+    differing = [f"{name} {x} against {y}" for name, (x, y) in values.items() if x != y]
     if threads[0] != threads[1]:
         differing.insert(0, f"threads {threads[0]} against {threads[1]}")
     return ", ".join(differing)
