@@ -172,3 +172,11 @@ def test_the_command(cli: Any, schema: Any) -> None:
     out = cli.out(given)
     assert "206 FLOP/byte" in out and "weights in int4" in out and "Counted:" in out
     assert "--batch" in cli.refused(["cheat-sheet", "Llama-3-8B", "--machine", "H200 SXM", "--batch", "1,x"])
+
+
+def test_one_machine_is_wanted(cli: Any) -> None:
+    """A comma list is refused as such; a comma inside a datasheet's own name is none."""
+    said = "'A100,H100' names 2 machines, where one is wanted: give one of them, such as 'A100'"
+    assert said in cli.refused(["cheat-sheet", "Llama-3-8B", "--machine", "A100,H100"])
+    assert "got an empty word" in cli.refused(["cheat-sheet", "Llama-3-8B", "--machine", ""])
+    assert "NVIDIA GB200, one GPU" in cli.out(["cheat-sheet", "Llama-3-8B", "--machine", "NVIDIA GB200, one GPU", "--quiet"])

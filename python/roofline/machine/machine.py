@@ -246,6 +246,8 @@ class Machine(Shown):
         """
         require_type("a machine", given, (str, os.PathLike), "a name such as 'H100', or a path")
         path, text = Path(given), os.fspath(given)
+        if not text.strip():
+            raise Error("a machine must be a name such as 'H100', rates, or a path, got an empty word")
         if path.suffix == ".toml" and path.is_file():
             return cls(**parts_of_file(path))
         if path.exists():
@@ -258,7 +260,13 @@ class Machine(Shown):
             return cls.from_peaks(**peaks_of(text))
         if path.suffix == ".json" or os.sep in text:
             return cls._from_file(path, device)
-        return cls.from_datasheet(text)
+        try:
+            return cls.from_datasheet(text)
+        except Error:
+            if len(several := text.split(",")) == 1:
+                raise
+            said = f"{text!r:.80} names {len(several)} machines, where one is wanted"
+            raise Error(f"{said}: give one of them, such as {several[0].strip()!r:.80}") from None
 
     @classmethod
     def _from_file(cls, path: Path, device: str | None) -> Machine:
