@@ -14,6 +14,7 @@ from tables import gives, refused
 
 from roofline import Attention, SiluMul, plot, predict
 from roofline.cli import main
+from roofline.cli.hardware import _marked
 from roofline.errors import Error
 from roofline.hardware import RATES, VARIABLE, Datasheet, Peak, datasheet, datasheets, read, unit_rate, unit_rates
 from roofline.hardware.datasheet import NUMBERS
@@ -480,6 +481,18 @@ def test_one_device_with_its_sources(cli: Any) -> None:
     ):
         assert words in shown
     assert "FLOP/cycle" in cli.out(["hardware", "EPYC-9654"])
+
+
+test_numbers_as_vendors_state_them = gives(
+    lambda value, unit: _marked(value, unit, True),
+    (9999.5, "FLOP/s", "10 kFLOP/s"),  # not 9.999
+    (9.9995e-8, "FLOP/s", "100 nFLOP/s"),
+    (989.4e12, "FLOP/s", "989.4 TFLOP/s"),
+    (600e9, "B/s", "600 GB/s"),
+    (9999.6, "W", "10000 W"),
+    (12000.0, "W", "12000 W"),  # not 1.2e+04
+    (16896.0, "", "16896"),
+)
 
 
 def test_json(cli: Any, schema: Any) -> None:

@@ -65,6 +65,11 @@ def fmt_number(value: float | None, digits: int = 3) -> str:
     return f"{rounded:.{max(digits - 1 - exponent, 0)}f}"
 
 
+def without_zeros(number: str) -> str:
+    """A printed number without zeros behind its point: "5.7" of "5.700"."""
+    return number.rstrip("0").rstrip(".") if "." in number and "e" not in number else number
+
+
 def fmt_si(value: float | None, unit: str, digits: int = 3) -> str:
     """A value in base SI units with its prefix: fmt_si(47.2e9, "B/s") is "47.2 GB/s". None gives "–"."""
     if value is None:
@@ -99,7 +104,7 @@ def fmt_bytes(value: float | None) -> str:
     while index + 1 < len(_BINARY) and float(f"{abs(size):.4g}") >= 1024:
         size, index = size / 1024, index + 1
     text = fmt_number(size, max(3, len(str(int(abs(size))))))
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {_BINARY[index]}"
+    return f"{without_zeros(text)} {_BINARY[index]}"
 
 
 def fmt_percent(share: float | None, digits: int = 3) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .._repr import Parts, Row, Shown, text_table
 from ..errors import Error, is_number
-from ..units import fmt_number, fmt_percent, fmt_si, within
+from ..units import fmt_number, fmt_percent, fmt_si, within, without_zeros
 
 WITHIN = 0.01  # of a stated number, where nothing else is said: texts round to two or three digits
 Scalar = float | int | str | bool
@@ -107,8 +107,7 @@ def _text(value: Scalar | None, unit: str) -> str:
     if isinstance(value, (str, bool)):
         return str(value)
     number, _, rest = (fmt_si(float(value), unit, 4) if unit else fmt_number(float(value), 4)).partition(" ")
-    plain = number.rstrip("0").rstrip(".") if "." in number and "e" not in number else number
-    return f"{plain} {rest}".strip()
+    return f"{without_zeros(number)} {rest}".strip()
 
 
 def _plain(found: Any) -> Found:

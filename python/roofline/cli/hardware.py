@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .._repr import Row
-from ..units import MISSING, fmt_bytes, si_prefix
+from ..units import MISSING, fmt_bytes, fmt_number, fmt_si, without_zeros
 from .exit_codes import OK, checking_input
 from .terminal import Terminal
 
@@ -45,10 +45,12 @@ def _legend(sheets: Sequence[Any]) -> list[str]:
 
 
 def _marked(value: float, unit: str, verified: bool) -> str:
-    """To four digits, as vendors state numbers. Powers have no prefix: 1000 W."""
-    factor, prefix = (1.0, "") if unit in ("", "W", "FLOP") else si_prefix(value, 4)
-    text = f"{value / factor:.4g}"
-    return f"{text} {prefix}{unit}".rstrip() + ("" if verified else MARK)
+    """To four digits, as vendors state numbers, and counts to all of theirs. Powers have no prefix: 1000 W."""
+    if unit in ("", "W", "FLOP"):
+        number = fmt_number(value, max(4, len(str(int(value)))))
+    else:
+        number, _, unit = fmt_si(value, unit, 4).partition(" ")
+    return f"{without_zeros(number)} {unit}".rstrip() + ("" if verified else MARK)
 
 
 def _best(peaks: Iterable[Any], dtype: str) -> str:

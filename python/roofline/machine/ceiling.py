@@ -15,7 +15,7 @@ from ..errors import Error, require_one_of
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS, TRANSFERS, Probe, probe_named
 from ..reading import Amount, Sample, Scalars, Text, Whole
-from ..units import RATES, fmt_percent, fmt_si, within
+from ..units import RATES, fmt_percent, fmt_si, within, without_zeros
 from .facts import StatedConditions, StatedPlan
 from .statistics import Mode, Summary, modes_of, summary_of
 
@@ -28,7 +28,7 @@ UNVERIFIED = "unverified"  # what the reason of a datasheet's ceiling begins wit
 def fmt_modes(values: Iterable[float], unit: str) -> str:
     """The values of modes as people read them: "101 or 50 GB/s"."""
     texts = [fmt_si(value, unit) for value in values]
-    numbers = [number.rstrip("0").rstrip(".") if "." in number else number for number in (text.split(" ")[0] for text in texts)]
+    numbers = [without_zeros(text.split(" ")[0]) for text in texts]
     if len(texts) == 1:
         return texts[0]
     suffixes = {text.split(" ")[1] for text in texts}

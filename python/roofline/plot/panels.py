@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .._repr import printable
-from ..units import fmt_number
+from ..units import fmt_number, without_zeros
 from . import style
 from .style import Theme
 
@@ -47,8 +47,7 @@ def fmt_count(value: float) -> str:
 
 def plain(value: float, digits: int = 3) -> str:
     """A number without trailing zeros."""
-    text = fmt_number(value, digits)
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return without_zeros(fmt_number(value, digits))
 
 
 def table(records: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> Records:
