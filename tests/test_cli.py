@@ -148,6 +148,11 @@ def test_bad_input_is_one_line_and_code_2(arguments: list[str], said: str, cli: 
     assert said in cli.refused(arguments)
 
 
+def test_a_report_of_saved_results_into_no_folder(cli: Any, ceilings: str) -> None:
+    saved = str(Path(ceilings).parent)
+    assert "cannot write into /dev/null/report" in cli.refused(["report", "--from", saved, "-o", "/dev/null/report", "--no-plot"])
+
+
 def test_verbose_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "relu", "--elements", "0", "-v"]) == 2
     assert "Traceback" in capsys.readouterr().err

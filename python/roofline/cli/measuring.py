@@ -153,26 +153,11 @@ def report(options: argparse.Namespace) -> int:
     from ..machine.output import require_apart
     from ..measurement.policy import REPORT
     from ..report import report as measured
-    from ..report.files import DEFAULT, NAMES, PAGE, PICTURES, RESULTS, TABLE, TEXT, UNFINISHED, begin, load, render, require_ours
-    from ..report.page import require_packages
-    from ..results import Results
+    from ..report.files import DEFAULT, NAMES, RESULTS, UNFINISHED, begin
 
     screen = Terminal(wide=options.wide)
     if options.source is not None:
-        with checking_input():
-            machine, results = load(options.source)
-            out = Path(options.out or options.source)
-            if options.html:
-                require_packages()
-            elif options.sweeps:
-                raise BadInput("--sweep adds to the HTML report: give --html too")
-            sweeps = [m for file in options.sweeps for m in Results.load(file)]
-            written = (TEXT, TABLE, *([PAGE] if options.html else []), *(PICTURES if options.plot else ()))
-            require_ours(out, written, force=options.force)
-        files = render(machine, results, out, plot=options.plot, html=options.html, also=sweeps, force=options.force)
-        if not options.quiet:
-            screen.lines(f"wrote {file}" for file in files)
-        return OK
+        return _reported(options, screen)
     if options.sweeps:
         raise BadInput("--sweep takes saved results: give --from DIR too")
     device = device_of(options)
@@ -216,6 +201,28 @@ def report(options: argparse.Namespace) -> int:
         _show_report(made, screen)
     statuses = {m.status for m in made.results}
     return FAILED if "failed" in statuses else OK
+
+
+def _reported(options: argparse.Namespace, screen: Terminal) -> int:
+    """The report of saved measurements."""
+    from ..report.files import PAGE, PICTURES, TABLE, TEXT, load, render, require_folder, require_ours
+    from ..report.page import require_packages
+    from ..results import Results
+
+    with checking_input():
+        machine, results = load(options.source)
+        if options.html:
+            require_packages()
+        elif options.sweeps:
+            raise BadInput("--sweep adds to the HTML report: give --html too")
+        sweeps = [m for file in options.sweeps for m in Results.load(file)]
+        out = require_folder(options.out or options.source)
+        written = (TEXT, TABLE, *([PAGE] if options.html else []), *(PICTURES if options.plot else ()))
+        require_ours(out, written, force=options.force)
+    files = render(machine, results, out, plot=options.plot, html=options.html, also=sweeps, force=options.force)
+    if not options.quiet:
+        screen.lines(f"wrote {file}" for file in files)
+    return OK
 
 
 def _show_report(made: Any, screen: Terminal) -> None:
