@@ -231,6 +231,23 @@ def test_points_stand_under_the_ceilings_that_bound_them(opened: Callable[..., A
     assert "fp32 avx2" in opened("return document.querySelector('#bounds').textContent")
 
 
+def test_what_runs_alone_has_no_launch_on_the_page_either(browser: Any, tmp_path: Path) -> None:
+    """Of two floors of a launch the least counts; a point that the calling thread ran alone has none. Both as in Python."""
+    small = Softmax(rows=8, columns=64)  # 4 KiB: 82 ns of memory, 1 us of launch
+    around = (bracket((DRAM,) * 3, problem=READ), bracket((LAUNCH,) * 3, "fork-join", kind="latency"))
+    swept = [
+        measured(small, 2.0, "fused", brackets=around, prediction={"time_s": LAUNCH, "bound": "launch", "parts": {"launch": floor}})
+        for floor in (LAUNCH, 0.0)
+    ]
+    ceilings = (bandwidth((DRAM,) * 9, problem=READ), launch((3 * LAUNCH,) * 9, variant="queued"), launch((LAUNCH,) * 9))
+    page = html(Machine(name="Example CPU", device="cpu", facts=CACHES, ceilings=ceilings), Results(swept), tmp_path / "page.html")
+    browser.get(page.as_uri())
+    eventually(browser, "return document.documentElement.dataset.ready", "yes")
+    expected = [m.total_flops / (m.attainable_s or 0.0) for m in swept]
+    assert expected == pytest.approx([small.total_flops() / LAUNCH, DRAM * small.total_flops() / small.compulsory_bytes()])
+    assert sorted(anchors(browser.execute_script)) == pytest.approx(sorted(expected))
+
+
 def test_hover_says_what_a_point_is(browser: Any, opened: Callable[..., Any]) -> None:
     from selenium.webdriver import ActionChains
 

@@ -185,9 +185,13 @@ class Measurement(Shown):
 
     @property
     def limiting_bracket(self) -> Bracket | None:
-        """The bracket that allows the longest time; None without brackets. What the calling thread runs alone has no launch."""
-        alone = self.prediction.get("parts", {}).get("launch") == 0
-        return max((b for b in self.brackets if not (alone and b.kind == "latency")), key=self.allowed_s, default=None)
+        """The bracket that allows the longest time; None without brackets. What runs `alone` has no launch."""
+        return max((b for b in self.brackets if not (self.alone and b.kind == "latency")), key=self.allowed_s, default=None)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the calling thread runs it alone, so that no launch bounds it; by the prediction."""
+        return bool(self.prediction.get("parts", {}).get("launch") == 0)
 
     def allowed_s(self, bracket: Bracket, rate: float | None = None) -> float:
         """Seconds that a bracket's roof allows for this work, at its own value or another `rate` of it."""

@@ -120,7 +120,7 @@ def _points(machine: Machine, listed: Sequence[Measurement]) -> list[dict[str, A
         found.append({
             "row": row, "operator": m.operator, "dtype": m.dtype, "roof": dtype, "access": access,
             "level": m.level or memory_level(machine.facts), "x": m.flops_per_byte, "y": m.flops_per_s,
-            "flops": m.total_flops, "bytes": m.total_bytes, "link": m.link_bytes,
+            "flops": m.total_flops, "bytes": m.total_bytes, "link": m.link_bytes, "alone": m.alone,
             "time": s.median, "ok": m.status == "ok", "hover": hover,
         })  # fmt: skip
     return found

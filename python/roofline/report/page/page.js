@@ -35,7 +35,8 @@
     }
     const link = point.link ? fastest(ceilings.filter((c) => c.kind === "link")) : undefined;
     if (link) terms.push([point.link / link.rate, link]);
-    const floor = ceilings.find((c) => c.kind === "latency");
+    const floors = point.alone ? [] : ceilings.filter((c) => c.kind === "latency");
+    const floor = floors.reduce((a, b) => (a && a.rate <= b.rate ? a : b), undefined);
     if (floor) terms.push([floor.rate, floor]);
     return terms.reduce((a, b) => (a && a[0] >= b[0] ? a : b), undefined);
   };
