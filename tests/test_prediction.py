@@ -614,6 +614,12 @@ def test_one_piece_of_work_wakes_no_thread_of_a_cpu() -> None:
     many, one = (predict(known, Softmax(rows=rows, columns=4096)).parts["launch"] for rows in (2, 1))
     assert many > one == 0
     assert predict(dataclasses.replace(known, device="cuda"), Softmax(rows=1, columns=4096)).parts["launch"] == many
+    # Nor does the launch bound it: 16 numbers in and out at 36 GB/s take 3.6 ns, a launch 2 us.
+    small = predict(known, Softmax(rows=1, columns=16))
+    assert (small.bound, small.roof_s, small.terms["launch"]) == ("DRAM", pytest.approx(128 / 36e9), 0)
+    assert small.time_s >= small.roof_s
+    both = predict_many(known, "softmax", rows=np.array([1, 2]), columns=16)
+    assert list(both.bound) == ["DRAM", "launch"] and both.roof_s == pytest.approx([128 / 36e9, 2e-6])
 
 
 def test_a_report_says_how_long_threads_wait_for_each_other() -> None:

@@ -102,26 +102,33 @@ def ridge_table(machine: Given, *, access: str = "read") -> list[dict[str, Any]]
     ]  # fmt: skip
 
 
-def terms_s(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLike = 0) -> dict[str, Floats]:
-    """Seconds per roof if it were the only one, by name: "compute", the memory level, "launch", "link". Shapes broadcast."""
+def terms_s(
+    flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLike = 0, launches: ArrayLike = 1
+) -> dict[str, Floats]:
+    """Seconds per roof if it were the only one, by name: "compute", the memory level, "launch", "link". Shapes broadcast.
+
+    launches: 0 where the calling thread does the work alone, for which the floor of a launch does not count.
+    """
     work, moved, sent = np.broadcast_arrays(*(np.asarray(count, dtype=np.float64) for count in (flops, bytes_, link_bytes)))
     link = {} if roofs.link_bytes_per_s is None else {"link": np.asarray(sent / roofs.link_bytes_per_s)}
     return {
         "compute": np.asarray(work / roofs.compute_flops_per_s),
         roofs.level: np.asarray(moved / roofs.bandwidth_bytes_per_s),
-        "launch": np.full(work.shape, roofs.floor_s),
+        "launch": np.asarray(np.full(work.shape, roofs.floor_s) * launches),
         **link,
     }
 
 
-def time_s(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLike = 0) -> Floats:
+def time_s(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLike = 0, launches: ArrayLike = 1) -> Floats:
     """max(flops / compute, bytes / bandwidth, floor, link bytes / link) in seconds: perfect overlap, a lower bound of any time."""
-    return np.asarray(np.maximum.reduce(list(terms_s(flops, bytes_, roofs, link_bytes).values())))
+    return np.asarray(np.maximum.reduce(list(terms_s(flops, bytes_, roofs, link_bytes, launches).values())))
 
 
-def bound(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLike = 0) -> NDArray[np.str_]:
+def bound(
+    flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLike = 0, launches: ArrayLike = 1
+) -> NDArray[np.str_]:
     """Which roof decides: "compute", the memory level's name, "launch" or "link". On a tie the first of these."""
-    terms = terms_s(flops, bytes_, roofs, link_bytes)
+    terms = terms_s(flops, bytes_, roofs, link_bytes, launches)
     return np.asarray(np.array(list(terms))[np.argmax(np.stack(list(terms.values())), axis=0)])
 
 

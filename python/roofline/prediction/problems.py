@@ -198,10 +198,10 @@ def expect(
             notes.append(kernel.replaced)
             doubt = kernel.doubt(problem, *memory_rest_s, cold=cold, launch_s=launch_s)
             most_s = larger(most_s or 0.0, time_s * math.exp(2 * doubt))
+    met = (flops, bytes_, roofs, link, 1 - alone)
     return Prediction(
-        time_s=time_s, roof_s=_unboxed(roof_time_s(flops, bytes_, roofs, link)),
-        bound=_unboxed(bound(flops, bytes_, roofs, link)),
-        terms={name: _unboxed(seconds) for name, seconds in terms_s(flops, bytes_, roofs, link).items()}, parts=parts, roofs=roofs,
+        time_s=time_s, roof_s=_unboxed(roof_time_s(*met)), bound=_unboxed(bound(*met)),
+        terms={name: _unboxed(seconds) for name, seconds in terms_s(*met).items()}, parts=parts, roofs=roofs,
         rates=rates, flops=flops, bytes=bytes_, notes=tuple(notes), most_s=most_s,
     )  # fmt: skip
 
