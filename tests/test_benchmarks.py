@@ -1,5 +1,6 @@
 """The programs of benchmarks/ start: what each does has tests of its own, or is too long for one."""
 
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 FILES = [file for pattern in ("*", "*_stages/*.py") for file in sorted(FOLDER.glob(pattern)) if file.is_file()]
+PICTURE = re.compile(r"!\[[^]]*\]\(([^)]+)\)")
 PROGRAMS = {str(file.relative_to(FOLDER)): file for file in FILES if file.read_text(encoding="utf-8").startswith("#!")}
 
 
@@ -21,6 +23,12 @@ def test_help(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
         runpy.run_path(str(PROGRAMS[name]), run_name="__main__")
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("usage: ")
+
+
+def test_the_pictures_of_recorded_pages_are_there() -> None:
+    pages = list((FOLDER / "results").rglob("*.md"))
+    named = [page.parent / name for page in pages for name in PICTURE.findall(page.read_text(encoding="utf-8"))]
+    assert pages and not [picture for picture in named if not picture.exists()]
 
 
 def test_every_program_is_found() -> None:
