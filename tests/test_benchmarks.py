@@ -1,11 +1,16 @@
 """The programs of benchmarks/ start: what each does has tests of its own, or is too long for one."""
 
+import json
 import re
 import runpy
 import sys
 from pathlib import Path
 
 import pytest
+from example import machine, measurement
+
+from roofline import Softmax
+from roofline.results import Bracket
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 FILES = [file for pattern in ("*", "*_stages/*.py") for file in sorted(FOLDER.glob(pattern)) if file.is_file()]
@@ -29,6 +34,17 @@ def test_the_pictures_of_recorded_pages_are_there() -> None:
     pages = list((FOLDER / "results").rglob("*.md"))
     named = [page.parent / name for page in pages for name in PICTURE.findall(page.read_text(encoding="utf-8"))]
     assert pages and not [picture for picture in named if not picture.exists()]
+
+
+def test_a_prediction_is_kept_with_its_roofs(tmp_path: Path) -> None:
+    save = runpy.run_path(str(PROGRAMS["prediction"]))["save"]
+    problem = Softmax(rows=64, columns=64)
+    roofs = (Bracket(label="DRAM copy", kind="bandwidth", level="DRAM", before_samples=(30e9, 31e9, 32e9), after_samples=(33e9,)),)
+    measured = measurement(problem, 2e-6, variant="fused", brackets=roofs, prediction={"time_s": 1e-6, "parts": {"DRAM": 1e-6}})
+    point = {"operator": "softmax", "variant": "fused", "cache_state": "cold", "problem": problem.to_dict()}
+    save(tmp_path, machine(), [(0, point, measured)])
+    (kept,) = json.loads((tmp_path / "prediction.json").read_text())["results"]
+    assert kept["roofs"] == {"DRAM copy": [31e9, 33e9]}
 
 
 def test_every_program_is_found() -> None:
