@@ -25,6 +25,7 @@ class Reported(Device):
             self.peers = peers
         self.threads = int(facts.get("threads", 1)) if name == "cpu" else 0
         self.arena_bytes = arena_bytes(int(facts.get("memory_bytes", 2**34)))
+        self.flush_bytes, self.arena_limit = 0, None
         self.kernels = [
             {"operator": operator.name, "variant": variant, "dtype": dtype, "missing": missing(variant, dtype)}
             for operator in operators

@@ -16,11 +16,15 @@ from example import bandwidth, fma
 from programs import printed
 
 from roofline.ceilings.measuring import POLICIES
+from roofline.ceilings.wanted import single
 from roofline.cli import main
 from roofline.cli.terminal import Terminal
 from roofline.machine import Machine
+from roofline.measurement import open_device
 from roofline.measurement.policy import QUICK, REPORT, THOROUGH
+from roofline.probes import standard_problems
 from roofline.results import Results
+from roofline.units import MIB, fmt_bytes
 
 pytest.importorskip("roofline._core", reason="the compiled module is not built")
 
@@ -225,13 +229,35 @@ def test_describe_says_it_in_english(arguments: list[str], cli: Any) -> None:
     out = cli.out([*arguments, "--describe"])
     assert "three passes" in out
     assert "2 · batch · heads · seq_q · seq_kv · head_dim" in out
+    assert f"{fmt_bytes(open_device('cpu').flush_bytes)} to flush the caches" in out
 
 
 def test_describe_ceilings(cli: Any) -> None:
     out = cli.out(["measure", "--describe", "--quick", "--device", "cpu", "-o", "/no/such/folder/m.json"])
     assert "DRAM read: read bandwidth over arrays that no cache holds" in out
-    assert "Memory: " in out and "see --arena" in out
-    assert "layer_norm" in cli.out(["report", "--describe", "--device", "cpu"])
+    device = open_device("cpu")
+    memory = f"see --arena), {fmt_bytes(device.flush_bytes)} to flush the caches\n"
+    assert "Memory: " in out and memory in out
+    reported = cli.out(["report", "--describe", "--device", "cpu"])
+    assert memory in reported and "layer_norm" in reported
+    standard = cli.out(["measure", "--describe", "--device", "cpu"])
+    (line,) = (each for each in standard.splitlines() if each.startswith("Memory: "))
+    alone = single(device)  # its arrays and its flushes are its own
+    assert line.endswith(f"{fmt_bytes(device.flush_bytes + (alone.flush_bytes if alone else 0))} to flush the caches")
+    largest = max(each.problem.footprint_bytes() for each in standard_problems(device, "standard"))
+    assert f"{fmt_bytes(largest)} for one problem beside them" in line
+
+
+def test_a_limit_of_the_arrays_holds_with_one_thread_too() -> None:
+    out = printed("""
+        from roofline.ceilings.wanted import single
+        from roofline.cli import main
+        from roofline.measurement import open_device
+        main(["measure", "--describe", "--device", "cpu", "--arena", "60MiB"])
+        alone = single(open_device("cpu"))
+        print("limit", alone and alone.arena_bytes)
+    """)
+    assert out.split()[-1] in ("None", str(60 * MIB))
 
 
 # -- sweeps ---------------------------------------------------------------------------------------------------------------

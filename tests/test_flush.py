@@ -1,10 +1,13 @@
 """Launches on cold lines: the same results, and times of memory instead of a cache."""
 
 import dataclasses
+import os
 import statistics
+import sys
 
 import pytest
 from example import FAST
+from programs import printed
 
 from roofline.measurement import Policy, open_device
 from roofline.measurement.preparing import prepare
@@ -33,6 +36,33 @@ def test_results_and_guard_zones_are_those_of_warm_launches(problem: Operator, v
     for tensors in ready.tensors:
         report = check(problem, tensors, 3)
         assert report["passed"], report["reason"]
+
+
+RESIDENT = """
+from example import FAST
+from roofline import Relu
+from roofline.measurement import open_device
+from roofline.measurement.preparing import prepare
+
+def resident():
+    return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
+
+device = open_device("cpu", 1)
+facts, stated, available = device.facts, device.flush_bytes, device.core.available_bytes()
+problem, before = Relu(elements=1 << 16), resident()
+ready = prepare(device, problem, "fused", "cold", 0)  # where its kernel is chosen by trials, they flush too
+device.core.sample(ready.sets, -1, ready.flush_each, policy=FAST.to_dict())
+print(facts["l2_bytes"], facts["l3_bytes"], available, stated, device.core.flush_bytes(), resident() - before)
+"""
+BESIDE = 8 * MIB  # that operands and the interpreter take
+
+
+def test_what_flushing_takes_is_known_before() -> None:
+    """Twice the caches, at most 256 MiB and an eighth of what is available; and so much more of the process is in memory then."""
+    found = printed(RESIDENT, PYTHONPATH=os.pathsep.join(sys.path))
+    l2_bytes, l3_bytes, available, stated, after, taken = map(int, found.split())
+    assert stated == pytest.approx(min(2 * (l2_bytes + l3_bytes), 256 * MIB, available // 8), rel=0.05)
+    assert after == pytest.approx(stated, rel=0.05) and stated <= taken <= stated + BESIDE
 
 
 @pytest.mark.timing

@@ -353,6 +353,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       .def_property_readonly("facts", [](const roofline::Device& self) { return to_python(self.backend()->facts()); })
       .def("kernels", &roofline::Device::kernels)
       .def("available_bytes", [](const roofline::Device& self) { return self.backend()->available_bytes(); })
+      .def("flush_bytes", [](const roofline::Device& self) { return self.backend()->flush_bytes(); })
       .def("clock_hz", [](const roofline::Device& self) { return self.backend()->clock_hz(); })
       .def_property_readonly("turn", [](const roofline::Device& self) -> Turn& { return self.backend()->turn(); },
                              py::return_value_policy::reference_internal)

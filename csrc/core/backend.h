@@ -66,6 +66,7 @@ class Backend {
   virtual std::string lacks(const Requires& needs) const = 0;  // why a kernel with these needs cannot run; empty if it can
 
   virtual std::int64_t available_bytes() const { return INT64_MAX; }  // that allocate() could give now
+  virtual std::int64_t flush_bytes() const { return 0; }  // that the first launch on cold memory takes, and later ones share
   virtual bool host_memory() const { return false; }  // the host may read what allocate() gives
   virtual void* allocate(std::size_t size_bytes) = 0;  // aligned for any kernel; throws OutOfMemory
   virtual void release(void* memory, std::size_t size_bytes) noexcept = 0;

@@ -129,6 +129,14 @@ std::int64_t Device::available_bytes() const {
   return std::max<std::int64_t>(cpu::available_bytes() - kSpare, 0);
 }
 
+std::int64_t Device::flush_bytes() const {
+  if (scratch_) return scratch_lines_ * kLineBytes;
+  // Twice the caches, so that lines have left them when their turn comes again.
+  constexpr std::int64_t kMost = std::int64_t{256} << 20;
+  const std::int64_t caches = reported_l3_bytes_ + caches_.l2_bytes * threads();
+  return std::min({2 * caches, kMost, available_bytes() / 8}) / kLineBytes * kLineBytes;
+}
+
 void* Device::allocate(std::size_t size_bytes, Pages pages) {
   if (size_bytes == 0) size_bytes = 1;
   const std::int64_t available = available_bytes();
@@ -220,10 +228,7 @@ void Device::make_cold(const std::vector<Extent>& memory) {
     written += extent.written ? static_cast<double>(extent.size_bytes) : 0;
   }
   if (!scratch_) {
-    // Twice the caches, so that lines have left them when their turn comes again.
-    constexpr std::int64_t kMost = std::int64_t{256} << 20;
-    const std::int64_t caches = reported_l3_bytes_ + caches_.l2_bytes * threads();
-    scratch_lines_ = std::min({2 * caches, kMost, available_bytes() / 8}) / kLineBytes;
+    scratch_lines_ = flush_bytes() / kLineBytes;
     std::vector<Extent>* const of_kernel = std::exchange(recorded, nullptr);
     scratch_ = workspace(*this, static_cast<std::size_t>(scratch_lines_ * kLineBytes));
     recorded = of_kernel;

@@ -37,6 +37,7 @@ class Device final : public Backend, public Queue {
   const std::vector<KernelEntry>& kernels() const override;
   std::string lacks(const Requires& needs) const override;
   std::int64_t available_bytes() const override;
+  std::int64_t flush_bytes() const override;
   bool host_memory() const override { return true; }
   void* allocate(std::size_t size_bytes) override { return allocate(size_bytes, Pages::huge); }
   void* allocate(std::size_t size_bytes, Pages pages);

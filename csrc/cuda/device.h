@@ -58,6 +58,7 @@ class Device final : public Backend, public Queue {
   const std::vector<KernelEntry>& kernels() const override;
   std::string lacks(const Requires& needs) const override;
   std::int64_t available_bytes() const override;
+  std::int64_t flush_bytes() const override { return flush_bytes_; }
   void* allocate(std::size_t size_bytes) override;
   void release(void* memory, std::size_t size_bytes) noexcept override;
   void copy_in(void* device, const void* source, std::size_t size_bytes) override;

@@ -26,8 +26,13 @@ class WantedSeries:
 
 
 def single(device: Device) -> Device | None:
-    """The same CPU with one thread; None where it has only one or is no CPU."""
-    return open_device(device.name, 1) if device.threads > 1 else None
+    """The same CPU with one thread, its arrays of probes as limited; None where it has only one or is no CPU."""
+    if device.threads < 2:
+        return None
+    alone = open_device(device.name, 1)
+    if device.arena_limit is not None:
+        alone.limit_arena(device.arena_limit)
+    return alone
 
 
 def wanted(device: Device, depth: str = "standard") -> list[tuple[Device, Wanted]]:

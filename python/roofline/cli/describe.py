@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from ..counts import by_key
 from ..errors import Error
 from ..operators import OPERATORS, Operator, Stream
 from ..probes import standard_problems
@@ -27,10 +28,15 @@ def describe_ceilings(device: Any, depth: str) -> Iterator[str]:
     accesses = inspect.cleandoc(Stream.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     yield f"Ceilings of {device.title} ({device.name}, {device.threads} threads). Accesses: {accesses}"
     all_ = wanted(device, depth)
-    shared, apart = needs(what for _, what in all_)
-    limit = f"at most {fmt_bytes(device.arena_bytes)}, see --arena"
-    yield f"Memory: {fmt_bytes(shared)} for the arrays of all probes ({limit}), and {fmt_bytes(apart)} for one matrix product"
-    kernels = Counter(f"{standard.problem.name} {standard.variant}" for standard in standard_problems(device, depth))
+    devices = by_key((where, what) for where, what in all_)  # the same CPU with one thread is one of its own
+    needed = [needs(each) for each in devices.values()]
+    standards = list(standard_problems(device, depth))
+    apart = max(0, *(most for _, most in needed), *(standard.problem.footprint_bytes() for standard in standards))
+    limit = f"at most {fmt_bytes(device.arena_bytes)}{' for each number of threads' * (len(devices) > 1)}, see --arena"
+    parts = [f"{fmt_bytes(sum(shared for shared, _ in needed))} for the arrays of all probes ({limit})"]
+    parts += [f"{fmt_bytes(apart)} for one problem beside them"] if apart else []
+    yield f"Memory: {', '.join(parts)}, {fmt_bytes(sum(each.flush_bytes for each in devices))} to flush the caches"
+    kernels = Counter(f"{standard.problem.name} {standard.variant}" for standard in standards)
     for where, what in all_:
         problem, variant = what.candidates[0]
         more = what.probe.describe(what.probe.identity(where, problem, variant, what.level))
@@ -64,6 +70,19 @@ def describe_time(todo: Any, policy: Any, machine: Any) -> str:
         most += max(policy.limit_s, 3 * launch_s)
     said = f"{counted(len(todo), 'point')}: about {fmt_duration(usual)} on an idle machine, at most {fmt_duration(most)}"
     return f"{said}; --quick and --timeout change that" + ("" if machine else "; with --machine long launches count too")
+
+
+def describe_memory(device: Any, problems: Iterable[Operator], cache_state: str) -> str:
+    """What the largest of these problems and the probes around it allocate."""
+    from ..measurement.preparing import cold_sets
+
+    cold = cache_state == "cold"
+    tensors = max((p.footprint_bytes() * (cold_sets(device.facts, p)[0] if cold else 1) for p in problems), default=0)
+    parts = (
+        f"{fmt_bytes(tensors)} for tensors", "the kernel's workspace", f"at most {fmt_bytes(device.arena_bytes)} for probes",
+        f"{fmt_bytes(device.flush_bytes)} to flush the caches",
+    )  # fmt: skip
+    return f"memory: {', '.join(parts)}"
 
 
 def describe_problem(problem: Operator) -> Iterator[str]:

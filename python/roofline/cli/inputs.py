@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,12 @@ def asked_problem(options: argparse.Namespace, screen: Terminal) -> Operator | N
         known_variant(operator, options.variant)
     if not options.describe:
         return problem
-    from .describe import describe_problem
+    from .describe import describe_memory, describe_problem
 
     machine_of(options.machine, options.device)  # a file that is no machine's is said now too
     screen.lines(describe_problem(problem))
+    with suppress(Error):  # where nothing can be measured the rest is still true
+        screen.lines([describe_memory(device_of(options), [problem], options.cache_state)])
     return None
 
 

@@ -108,9 +108,10 @@ def sweep(options: argparse.Namespace) -> int:
         start = cls.make(**{name: values[0] for name, values in axes.items()})
         todo = points(start, options.variant, device, axes, machine)
     if options.describe:
-        from .describe import describe_problem, describe_time
+        from .describe import describe_memory, describe_problem, describe_time
 
-        screen.lines([*describe_problem(start), "", describe_time(todo, policy_of(options, Policy()), machine)])
+        memory = describe_memory(device, [problem for problem, _ in todo], options.cache_state)
+        screen.lines([*describe_problem(start), "", memory, describe_time(todo, policy_of(options, Policy()), machine)])
         return OK
     try:
         results = measure_points(

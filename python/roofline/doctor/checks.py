@@ -220,7 +220,8 @@ def _governor() -> list[Check]:
 def _memory() -> list[Check]:
     device = open_device("cpu")
     available = int(device.core.available_bytes())
-    detail = f"{fmt_bytes(available)} available, of which probes take {fmt_bytes(device.arena_bytes)} at most"
+    taken = f"probes take {fmt_bytes(device.arena_bytes)} at most and flushes of the caches {fmt_bytes(device.flush_bytes)}"
+    detail = f"{fmt_bytes(available)} available, of which {taken}"
     if available < 1024 * MIB:
         return _one("memory", WARNING, f"{detail}: that is little", "close other programs")
     return _one("memory", OK, detail)

@@ -82,7 +82,7 @@ class Device:
         self.threads: int = int(self.facts.get("threads", 0))
         self.kernels: list[dict[str, Any]] = self.core.kernels()
         self.roofs: dict[Any, Any] = {}  # see probing.py
-        self._arena_limit: int | None = None
+        self.arena_limit: int | None = None
 
     @functools.cached_property
     def arena(self) -> Arena:
@@ -91,13 +91,18 @@ class Device:
 
     @functools.cached_property
     def arena_bytes(self) -> int:
-        return arena_bytes(self.core.available_bytes(), self._arena_limit)
+        return arena_bytes(self.core.available_bytes(), self.arena_limit)
+
+    @functools.cached_property
+    def flush_bytes(self) -> int:
+        """What the first launch on cold memory takes for good, to flush the caches with."""
+        return int(self.core.flush_bytes())
 
     def limit_arena(self, size_bytes: int) -> None:
         """Set the memory of all probes. Raises Error where a probe has been bound already, or where there is not so much."""
         if "arena_bytes" in vars(self) and arena_bytes(self.core.available_bytes(), size_bytes) != self.arena_bytes:
             raise Error(f"{self.name}: the memory of its probes is in use; set its limit before anything is measured")
-        self._arena_limit = size_bytes
+        self.arena_limit = size_bytes
 
     @functools.cached_property
     def peers(self) -> tuple[int, ...]:

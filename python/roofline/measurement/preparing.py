@@ -80,6 +80,25 @@ def checked_seed(seed: int) -> int:
     return dimension("seed", seed, 0, 31)
 
 
+def cold_sets(facts: Mapping[str, Any], problem: Operator, apart: int = 0) -> tuple[int, bool]:
+    """How many sets of buffers launches on cold memory take in turns, and whether the caches are emptied before each.
+
+    facts: of the device. apart: bytes of workspace and packed operands, which come once per set too.
+    """
+    cache, footprint = last_cache(facts), problem.footprint_bytes()
+    used = sum(t.used_bytes for t in problem.tensors() if not t.link)
+    if facts.get("flush"):  # the lines of one set, before each launch, unless most of them are gone by then
+        return 1, 0 < used < 4 * cache
+    # Between two launches on the same set the tensors of the others pass: four caches' worth, since stores may bypass the
+    # cache and its replacement may keep old lines. A few rows of a large table would take many tables.
+    wanted = 1 if used >= 8 * cache else 1 + math.ceil(4 * cache / max(used, 1))
+    if used > 0 and (wanted > MOST_SETS or (wanted > 1 and used < footprint)):
+        return 1, True
+    if apart:
+        wanted = min(wanted, 1 + math.ceil(4 * cache / (footprint + apart)))
+    return wanted if footprint else 1, False
+
+
 def prepare(device: Device, problem: Operator, variant: str | None, cache_state: str, seed: int) -> Prepared:
     """Allocate, fill and bind as many sets of buffers as the cache state needs. Raises Unsupported and OutOfMemory."""
     if cache_state not in CACHE_STATES[:2]:
@@ -99,24 +118,10 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
     tensors = [allocate_all(device, problem, checked_seed(seed))]
     sets = [bind(device, problem, chosen, tensors[0])]
     plan = {"variant": chosen, **sets[0].plan}
-    flush_each = False
-    if cache_state == "cold":
-        cache = last_cache(device.facts)
-        used = sum(t.used_bytes for t in problem.tensors() if not t.link)
-        if device.facts.get("flush"):  # the lines of one set, before each launch, unless most of them are gone by then
-            flush_each = 0 < used < 4 * cache
-        else:
-            # Between two launches on the same set the tensors of the others pass: four caches' worth, since stores may bypass the
-            # cache and its replacement may keep old lines. A few rows of a large table would take many tables.
-            wanted = 1 if used >= 8 * cache else 1 + math.ceil(4 * cache / max(used, 1))
-            flush_each = used > 0 and (wanted > MOST_SETS or (wanted > 1 and used < footprint))
-            workspace = int(plan.get("workspace_bytes", 0)) + int(plan.get("packed_bytes", 0))
-            # Workspace and packed operands come once per set too, and count towards the same distance between launches.
-            if workspace and not flush_each:
-                wanted = min(wanted, 1 + math.ceil(4 * cache / (footprint + workspace)))
-            if footprint and not flush_each:
-                for index in range(1, wanted):
-                    tensors.append(allocate_all(device, problem, seed + index))
-                    sets.append(bind(device, problem, chosen, tensors[-1]))
+    apart = int(plan.get("workspace_bytes", 0)) + int(plan.get("packed_bytes", 0))
+    wanted, flush_each = cold_sets(device.facts, problem, apart) if cache_state == "cold" else (1, False)
+    for index in range(1, wanted):
+        tensors.append(allocate_all(device, problem, seed + index))
+        sets.append(bind(device, problem, chosen, tensors[-1]))
     plan["buffer_sets"] = len(sets)
     return Prepared(device, problem, chosen, sets, tensors, plan, flush_each)
