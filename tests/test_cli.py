@@ -449,6 +449,14 @@ def test_tables_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) 
         assert len(lines) == 4
 
 
+def test_a_terminal_too_narrow_for_two_columns_loses_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = io.StringIO()
+    rows = [("fork-join, 2 threads", "132 ns ±33 % or 163 GFLOP/s"), ("read", "37.6 GB/s ±2.9 %")]
+    Terminal(stream, is_terminal=True, columns=20).table(("what", "value"), rows, wide=("what",))
+    assert all(text in stream.getvalue() for text in ("value", "±33 % or 163 GFLOP/s", "±2.9 %", "fork-join"))
+
+
 @pytest.mark.parametrize("no_color", [True, False])
 def test_colour_only_where_it_is_wanted(no_color: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")

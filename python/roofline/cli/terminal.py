@@ -94,7 +94,9 @@ class Terminal:
             if block is not blocks[0]:
                 self.line()
             gap = 2 if sum(natural[kept.index(i)] + 2 for i in block) - 2 <= columns else 1
-            self._rich([[row[i] for i in block] for row in flat], title, wide, columns, gap)
+            # Two columns that are too wide all the same are broken by the terminal, which loses nothing.
+            room = max(columns, sum(narrow[i] + 1 for i in block) - 1)
+            self._rich([[row[i] for i in block] for row in flat], title, wide, room, gap)
             title = ""
         if left_out:
             self.line(f"(left out: {', '.join(name for name in headers if name in left_out)}; --wide shows all)")
