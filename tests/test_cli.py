@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example import bandwidth, fma
+from example import bandwidth, fma, measurement
 from programs import printed
 
+from roofline import Softmax
 from roofline.ceilings.measuring import POLICIES
 from roofline.ceilings.wanted import single
 from roofline.cli import main
@@ -23,7 +24,8 @@ from roofline.machine import Machine
 from roofline.measurement import open_device
 from roofline.measurement.policy import QUICK, REPORT, THOROUGH
 from roofline.probes import standard_problems
-from roofline.results import Results
+from roofline.report.tables import reasons
+from roofline.results import Results, append_to
 from roofline.units import MIB, fmt_bytes
 
 pytest.importorskip("roofline._core", reason="the compiled module is not built")
@@ -283,6 +285,17 @@ def test_sweep_takes_lists_and_explain_reads_its_file(cli: Any, ceilings: str, t
     assert json.loads(cli.out(["explain", out, "4", "--json"]))["measurement"]["key"] == found[3].key
     for absent in ("0", "9", "zzz"):
         assert "has no point" in cli.refused(["explain", out, absent])
+
+
+def test_a_default_is_named_where_other_points_differ_from_it(cli: Any, tmp_path: Path) -> None:
+    out = tmp_path / "s.jsonl"
+    for columns in (1024, Softmax().columns):
+        problem = Softmax(rows=64, columns=columns)
+        append_to(out, measurement(problem, 1e-3, variant="fused", status="contended", reason="other work"))
+    listed = cli.out(["explain", str(out)])
+    assert all(f"columns={columns}" in listed for columns in (1024, Softmax().columns))
+    (reason,) = reasons(Results.load(out))
+    assert all(f"columns={columns}" in reason for columns in (1024, Softmax().columns))
 
 
 def test_sweep_writes_json_lines(cli: Any, ceilings: str) -> None:

@@ -89,7 +89,7 @@ def explain(options: argparse.Namespace) -> int:
 def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, Any, Any] | None:
     """The measurement and the machine that the user names, and all of its file; None where their list alone was asked for."""
     from ..operators import OPERATORS
-    from ..report.tables import brief_problem
+    from ..report.tables import brief_problem, varying
     from ..results import Results
 
     path = Path(options.file)
@@ -103,8 +103,9 @@ def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, An
         if not results:
             raise BadInput(f"{file} holds no results")
         if options.point is None and len(results) > 1:
+            names = varying(results)
             rows = [
-                (str(i), m.operator, m.variant, brief_problem(m), m.cache_state, m.status, m.key[:12])
+                (str(i), m.operator, m.variant, brief_problem(m, names[m.operator]), m.cache_state, m.status, m.key[:12])
                 for i, m in enumerate(results, start=1)
             ]
             if options.json:

@@ -271,11 +271,15 @@ def compact_table(results: Iterable[Measurement], *, sort: bool = True) -> Table
 def reasons(results: Iterable[Measurement]) -> list[str]:
     """Why points are not ok, equal reasons of an operator said once."""
     grouped: dict[tuple[str, str], list[str]] = {}
-    for m in ordered(results):
+    points = ordered(results)
+    fields = varying(points)
+    for m in points:
         if m.status != UNDISTURBED:
             # The shares in a reason differ from point to point; the first of its kind stands for all.
             cause = m.reason.partition(":")[0] if m.status == "contended" else m.reason
-            grouped.setdefault((m.status, cause), []).append(f"{m.operator} {m.variant} ({brief_problem(m)}, {m.cache_state})")
+            grouped.setdefault((m.status, cause), []).append(
+                f"{m.operator} {m.variant} ({brief_problem(m, fields[m.operator])}, {m.cache_state})"
+            )
     lines = []
     for (status, cause), names in grouped.items():
         listed = ", ".join(names) if len(names) <= 3 else f"{len(names)} points"
@@ -285,9 +289,10 @@ def reasons(results: Iterable[Measurement]) -> list[str]:
 
 def slower_defaults(machine: Machine, results: Iterable[Measurement]) -> list[str]:
     """Problems that a variant ran clearly faster than the one that runs by default, both undisturbed."""
-    undisturbed = (m for m in ordered(results) if m.status == UNDISTURBED)
+    fields = varying(listed := ordered(results))
+    named = ((f"{m.operator} ({brief_problem(m, fields[m.operator])}, {m.cache_state})", m) for m in listed)
     lines = []
-    for name, each in by_key((f"{m.operator} ({brief_problem(m)}, {m.cache_state})", m) for m in undisturbed).items():
+    for name, each in by_key((name, m) for name, m in named if m.status == UNDISTURBED).items():
         times = {m.variant: m.time_s or 0.0 for m in each}
         if len(times) < 2 or each[0].operator not in OPERATORS:
             continue
