@@ -220,6 +220,12 @@ def test_crossings(machine: str, operator: str, fields: dict[str, Any], cli: Ask
 # -- tables -------------------------------------------------------------------------------------------------------------------
 
 
+def test_a_column_of_a_data_frame_is_a_list() -> None:
+    frame = pytest.importorskip("pandas").DataFrame({"batch": [1, 32]})
+    listed, found = (predict("H100", "Llama-3-8B", batch=each).to_records() for each in ([1, 32], frame["batch"]))
+    assert [record["time_s"] for record in found] == [record["time_s"] for record in listed] and len(found) == 2
+
+
 def test_lists_make_a_table_with_a_column_each(cli: Ask) -> None:
     """70B in fp8 with 32 and 64 sequences of 8k on eight of two GPUs: each column is the single prediction."""
     given: dict[str, Any] = {"phase": "decode", "seq_kv": "8k", "weights": "fp8"}

@@ -161,8 +161,8 @@ def _values(name: str, given: Any) -> list[Any]:
         return [given]
     if isinstance(given, str) and "," in given:
         return list(split(given))
-    if isinstance(given, np.ndarray) and given.ndim:
-        given = given.tolist()
+    if hasattr(given, "__array__") and np.ndim(given):  # NumPy arrays, columns of data frames
+        given = np.asarray(given).tolist()
     if isinstance(given, (list, tuple, range)):
         if not given:
             raise Error(f"{name}: the list is empty; give at least one value")
