@@ -442,3 +442,9 @@ def test_other_ceilings_are_said_and_drawn_when_asked_for() -> None:
     assert not lines(plot.roofline(zen()), "roof fp32 scalar") and lines(plot.roofline(zen(), ceilings="all"), "roof fp32 scalar")
     assert "fp32 scalar: 14.0 GFLOP/s, a ceiling that is not drawn" in notes(zen())
     assert "not drawn" not in notes(zen(), ceilings="all")
+
+
+def test_what_is_no_measurement_is_refused() -> None:
+    for wrong, name in (([1, 2], "int"), ([None], "NoneType"), (5, "int")):
+        with pytest.raises(Error, match=f"results must be measurements, .* got {name}; points of your own are points="):
+            plot.roofline("H100", wrong)  # type: ignore[arg-type]

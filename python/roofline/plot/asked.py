@@ -109,7 +109,10 @@ def results_of(given: Measured | None) -> list[Measurement]:
     if isinstance(given, (str, os.PathLike)):
         path = os.fspath(given)
         return list(Results.load(os.path.join(path, "results.jsonl") if os.path.isdir(path) else path))
-    return list(given)
+    found = list(given) if isinstance(given, Iterable) else [given]
+    if wrong := [type(each).__name__ for each in found if not isinstance(each, Measurement)]:
+        raise Error(f"results must be measurements, a results.jsonl or its folder, got {wrong[0]}; points of your own are points=")
+    return found
 
 
 def one_of(name: str, given: str, allowed: Iterable[str]) -> str:
