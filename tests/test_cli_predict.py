@@ -88,7 +88,7 @@ BAD = [
     (["Llama-3-8B", "--activations", "int8"], "give weights (--weights) too"),
     (["Llama-3-8B", "--against", "H2000"], "no datasheet of 'H2000'"),
     (["Llama-3-8B", "--phase", "training", "--recompute", "some", "--ignore-memory"], "recompute must be one of"),
-    (["DeepSeek-V3", "--phase", "training", "--ignore-memory"], "quantized"),
+    (["DeepSeek-V3", "--phase", "training", "--ignore-memory"], "give the dtype to train in, --weights bf16"),
 ]
 
 

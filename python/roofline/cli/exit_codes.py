@@ -16,6 +16,7 @@ _FLAGS: Mapping[str, str] = {
     "must_fit=False": "--ignore-memory", "link_bytes_per_s=450e9": "--link 450GB/s", "launch_s": "--launch",
     "overhead_s": "--overhead", "link_latency_s": "--link-latency", "link_bytes_per_s": "--link", "memory_bytes": "--memory",
     "memory_share": "--memory-share", "price_per_hour": "--price-per-hour", "give dtype=": "give --dtype",
+    "weights='bf16'": "--weights bf16",
 }  # fmt: skip
 _ARGUMENT = re.compile("|".join(map(re.escape, _FLAGS)))
 

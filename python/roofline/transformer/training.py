@@ -60,7 +60,7 @@ def training_calls(
     """Every problem of one step. Raises Error for models whose backward pass is not modelled."""
     c = config
     if c.quantization is not None:
-        raise Error(f"training of {c.name}: its weights are quantized; use replace(quantization=None)")
+        raise Error(f"training of {c.name}: its weights are quantized; give the dtype to train in, weights='bf16'")
     if what := "MLA" if c.mla else "attention windows and sinks" if c.window or c.sinks else "":
         raise Error(f"training of {c.name}: the backward pass of {what} is not modelled")
     (step,) = phase.steps()
