@@ -19,6 +19,7 @@ from roofline import Softmax
 from roofline.ceilings.measuring import POLICIES
 from roofline.ceilings.wanted import single
 from roofline.cli import main
+from roofline.cli.measuring import _kept
 from roofline.cli.terminal import Terminal
 from roofline.machine import Machine
 from roofline.measurement import open_device
@@ -330,6 +331,10 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, ceilings: str) -> None:
     kept = Results.load(out)
     assert f"{len(kept)} finished points of 800 in {out}" in one_line(err)
     assert not kept.notes
+
+
+def test_an_interruption_before_the_first_point_names_no_file(tmp_path: Path) -> None:
+    assert _kept(tmp_path / "s.jsonl", 10) == "no point is finished"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

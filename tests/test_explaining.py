@@ -91,6 +91,13 @@ def test_a_workspace_that_a_cache_holds() -> None:
     assert found.most_s is not None and any("no L3 bandwidth was measured" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(("repeats", "said"), [(0, "0 attempts thrown away"), (1, "1 attempt thrown away")])
+def test_attempts_are_counted(repeats: int, said: str) -> None:
+    on = machine("DRAM")
+    again = dataclasses.replace(measured(SOFTMAX, on, 36.1e-3, variant="fused"), repeats=repeats)
+    assert said in str(explain(again))
+
+
 def test_explain_gives_the_range() -> None:
     on = machine("DRAM")
     text = str(explain(measured(SOFTMAX, on, 36.1e-3, variant="fused")))

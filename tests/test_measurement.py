@@ -289,6 +289,7 @@ def test_a_warm_set_that_a_cache_holds_in_part_may_be_faster_than_memory() -> No
     m = measurement(Relu(), (0.5,) * 3, bytes={"compulsory": 10**10}, brackets=brackets, cache_state="warm")
     assert with_plausibility(m, kept=1.0).status == "ok"
     assert with_plausibility(m).status == "implausible"
+    assert with_plausibility(m).reason.startswith("200 % of its DRAM roof: ")
 
 
 def test_a_warm_set_beyond_the_last_cache_is_held_in_part() -> None:
@@ -525,6 +526,12 @@ def test_a_gpu_that_slowed_itself_down_says_what_held_it() -> None:
     reason = disturbances.disturbed(seen, {})
     assert reason.startswith("the GPU slowed itself down: hw slowdown for 31 %, hw thermal slowdown for 30 % of the time")
     assert "power cap" not in reason
+
+
+def test_contention_is_stated_as_other_shares_are() -> None:
+    load = {"cpu_share": 0.5664, "run_delay_share": 0.4, "foreign_cores": 0.0}
+    said = "threads had 56.6 % of the time and waited 40.0 % of it for a core"
+    assert disturbances.contention(load, {}) == f"other work ran on these cores: {said}; repeat on an idle machine"
 
 
 @pytest.mark.parametrize(

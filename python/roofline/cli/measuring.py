@@ -145,6 +145,8 @@ def _kept(out: Path | None, total: int | None = None) -> str:
     if out is None:
         return "nothing was kept (with -o FILE every finished point is)"
     done = len(Results.load(out)) if out.is_file() else 0
+    if not done:
+        return "no point is finished"
     count = counted(done, "finished point") + (f" of {total}" if total is not None and done <= total else "")
     return f"{count} in {out}"
 

@@ -34,7 +34,7 @@ def throttling(conditions: Mapping[str, Any]) -> str:
 def contention(load: Mapping[str, float], facts: Mapping[str, Any]) -> str:
     """What kept the threads from their cores: a quota (of the device's facts), other processes, or the host of a guest."""
     missing, waited, foreign = 1 - load["cpu_share"], load["run_delay_share"], load["foreign_cores"]
-    seen = f"threads had {load['cpu_share']:.1%} of the time and waited {waited:.1%} of it for a core"
+    seen = f"threads had {fmt_percent(load['cpu_share'])} of the time and waited {fmt_percent(waited)} of it for a core"
     quota = float(facts.get("quota_cores") or 0)
     if 0 < quota < int(facts.get("threads") or 1) and waited > 0:
         return f"the control group allows {quota:.3g} cores and stops threads in mid-run: {seen}; raise its quota"

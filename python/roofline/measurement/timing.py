@@ -204,7 +204,8 @@ def with_plausibility(measurement: Measurement, kept: float = 0.0) -> Measuremen
         share *= 1 - kept
     if measurement.status == "ok" and share is not None and share > IMPLAUSIBLE:
         roof = measurement.bound
-        reason = f"{share:.1%} of its {roof} roof: bytes or FLOPs did not happen as counted, or it was higher than around the point"
+        reason = f"{fmt_percent(share)} of its {roof} roof"
+        reason += ": bytes or FLOPs did not happen as counted, or it was higher than around the point"
         return dataclasses.replace(measurement, status="implausible", reason=reason)
     return measurement
 

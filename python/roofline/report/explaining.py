@@ -13,6 +13,7 @@ from ..operators import Operator
 from ..prediction import ROOF_WORDS
 from ..results import Measurement, advise, problem_behind
 from ..units import MISSING, fmt_bytes, fmt_interval, fmt_number, fmt_percent, fmt_si
+from ..words import counted
 from .formulas import flops_formulas, tensor_bytes, tensor_formulas, traffic_formulas
 from .tables import Table, brief_problem, fmt_error, why_wrong
 
@@ -122,7 +123,7 @@ def _timing(m: Measurement) -> Section:
         f"median {fmt_si(s.median, 's')}" + (f", {s.interval_name} {fmt_interval(s.low, s.high, 's')}" if s.n > 1 else ""),
         f"{s.n} samples from {fmt_si(s.minimum, 's')} to {fmt_si(s.maximum, 's')}, p5 to p95 {fmt_interval(s.p5, s.p95, 's')}",
         f"launches in a sample: {m.launches_per_sample}; warm-up {fmt_si(m.warmup_s, 's')}; "
-        f"stopped by {m.stop_reason or 'an unknown rule'}; {m.repeats} tries thrown away",
+        f"stopped by {m.stop_reason or 'an unknown rule'}; {counted(m.repeats, 'attempt')} thrown away",
         f"{fmt_si(m.flops_per_s, 'FLOP/s')} and {fmt_si(m.bytes_per_s, 'B/s')}",
     ]
     clocks = [fmt_si(c, "Hz") for c in (m.clock_hz_before, m.clock_hz_after) if c]
