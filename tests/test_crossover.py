@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import roofline
-from roofline import Attention, Ffn, Machine, Matmul, crossover, place
+from roofline import Attention, Error, Ffn, Machine, Matmul, crossover, place
 
 A100 = 312e12 / 2039e9  # FLOP/byte
 
@@ -46,6 +46,13 @@ def test_never() -> None:
 )
 def test_refused(arguments: list[str], words: str, cli: Any) -> None:
     assert words in cli.refused(["crossover", *arguments])
+
+
+def test_the_field_that_grows_has_no_value(cli: Any) -> None:
+    assert "--batch is the field that grows" in cli.refused(["crossover", "ffn", "--machine", "H100", "--batch", "5"])
+    with pytest.raises(Error, match="matmul: rows is the field that grows: leave it out, or let another one grow with over="):
+        crossover("H100", "gemm", M=5)
+    assert crossover("H100", "gemm", "columns", M=4096).over == "columns"
 
 
 def test_a_line_for_each_machine_and_dtype(cli: Any) -> None:

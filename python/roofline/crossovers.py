@@ -103,6 +103,8 @@ def crossover(
             if over:
                 raise
             continue
+        if name in problem.expand(fields):
+            raise Error(f"{problem.name}: {name} is the field that grows: leave it out, or let another one grow with over=")
         ridge = machine_roofs(machine, problem, level=level).ridge_flops_per_byte
         return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=name)
     raise Error(f"{problem.name}: its intensity grows with none of {', '.join(SHARING)}: no batch makes it compute-bound")

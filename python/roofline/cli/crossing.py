@@ -37,11 +37,12 @@ def crossover(options: argparse.Namespace) -> int:
         machines = machines_of(options.machine)
         problem = growing(operator, fields, options.over)
         found = [row for machine in machines for row in _rows(machine, problem, options.over, "dtype" in fields)]
+        if (over := found[0][2].over) in fields:
+            raise BadInput(f"--{over.replace('_', '-')} is the field that grows: leave it out, or let another one grow with --over")
     if options.json:
         records = [{"machine": name, "dtype": dtype, **met.to_dict()} for name, dtype, met, _ in found]
         screen.json({"operator": problem.name, "problem": problem.to_dict(), "crossings": records})
         return OK
-    over = found[0][2].over
     fixed = shown_fields({name: value for name, value in problem.to_dict().items() if name not in (over, "dtype")})
     shown = ", ".join(f"{name} {value}" for name, value in fixed.items())
     screen.lines([f"{problem.name}, {shown}: compute-bound from which {over}?"])
