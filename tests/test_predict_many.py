@@ -110,6 +110,9 @@ def test_arrays_broadcast_and_pass_through_chunks() -> None:
     assert repr(listed) == "Predictions([3], bound: 2 DRAM, 1 launch)"
     frame = pytest.importorskip("pandas").DataFrame({"keys": [1, 1000, 10**6]})
     assert list(predict_many(machine(), Attention, seq_q=1, seq_kv=frame["keys"]).time_s) == list(listed.time_s)
+    assert list(predict_many(machine(), Attention, seq_q=1, seq_kv=range(1, 4)).time_s) == list(
+        predict_many(machine(), Attention, seq_q=1, seq_kv=[1, 2, 3]).time_s
+    )
     assert predict_many(machine(), Matmul, rows=7).time_s.shape == ()
     empty = predict_many(machine(), Matmul, rows=np.empty(0, dtype=int))
     assert len(empty) == 0 and repr(empty) == "Predictions([0], bound: none)"

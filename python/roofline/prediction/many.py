@@ -82,8 +82,9 @@ def predict_many(
     """
     assumed = Assumed(threads=threads, unit=unit, utilisation=utilisation, launch_s=launch_s, knee=knee)
     machine, operator = machine_of(machine), operator_named(operator) if isinstance(operator, str) else operator
-    # Columns of data frames are arrays too.
-    given = {name: np.asarray(value) if hasattr(value, "__array__") else value for name, value in given.items()}
+    # Columns of data frames are arrays too, and ranges.
+    arrayed = {name: hasattr(value, "__array__") or isinstance(value, range) for name, value in given.items()}
+    given = {name: np.asarray(value) if arrayed[name] else value for name, value in given.items()}
     expanded = operator.expand(given)
     arrays = {name: np.asarray(value) for name, value in expanded.items() if isinstance(value, (np.ndarray, list, tuple))}
     try:
