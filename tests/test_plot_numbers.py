@@ -413,6 +413,7 @@ def test_before_and_after() -> None:
         (lambda: plot.attention_steps(), "needs a model, an attention problem, or measurements"),
         (lambda: plot.collectives(), "give measurements of collectives"),
         (lambda: plot.sweep_map(None, "H100"), "give measurements .results., or an operator"),
+        (lambda: plot.sweep_map(None, "H100", work="relu", axes={"elements": [8, 16]}), "no field but elements has two values"),
         (lambda: plot.sweep_lines([], "H100"), "there is nothing to draw"),
         (lambda: plot.predicted_measured([]), "no measurement there has a time and a prediction"),
         (lambda: plot.hierarchy("H100", LLAMA), "takes one problem"),

@@ -112,7 +112,8 @@ def axis_of(name: str | None, points: Sequence[Swept], taken: Sequence[str] = ()
     have = [each for each in varying(points) if each not in taken]
     if name is None:
         if not have:
-            raise Error(f"no field of these points has two values; they are of {', '.join(points[0].fields)}")
+            none = f"no field but {' and '.join(taken)}" if taken else "no field"
+            raise Error(f"{none} has two values among these points; their fields are {', '.join(points[0].fields)}")
         return max(have, key=lambda each: len({p.fields[each] for p in points}))
     if name not in points[0].fields:
         raise Error(f"{points[0].problem.name} has no field {name!r:.40}{hint(name, points[0].fields)}")
