@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..units import GIGA, fmt_number, fmt_percent
-from ..words import counted
+from ..words import counted, hint
 from .exit_codes import MISSING, OK, BadInput, checking_input
 from .inputs import BY_STATUS, asked_problem, attempted, backend, device_of, machine_of
 from .terminal import Terminal, progress_option
@@ -94,7 +94,8 @@ def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, An
 
     path = Path(options.file)
     if not path.exists():
-        raise BadInput(f"{options.file} is neither a file nor an operator ({', '.join(OPERATORS)})")
+        said = f"{options.file} is neither a file nor an operator{hint(options.file, OPERATORS)}"
+        raise BadInput(f"{said}: name a results.jsonl, its folder, or an operator such as attention")
     file = path / "results.jsonl" if path.is_dir() else path
     beside = file.parent / "machine.json"
     with checking_input():
