@@ -180,3 +180,9 @@ def test_one_machine_is_wanted(cli: Any) -> None:
     assert said in cli.refused(["cheat-sheet", "Llama-3-8B", "--machine", "A100,H100"])
     assert "got an empty word" in cli.refused(["cheat-sheet", "Llama-3-8B", "--machine", ""])
     assert "NVIDIA GB200, one GPU" in cli.out(["cheat-sheet", "Llama-3-8B", "--machine", "NVIDIA GB200, one GPU", "--quiet"])
+
+
+def test_a_name_with_a_comma_is_one_machine_of_a_list_too(cli: Any) -> None:
+    for name in ("NVIDIA GB200, one GPU", "8xNVIDIA GB200, one GPU"):
+        assert f"on {name}" in cli.out(["predict", "Llama-3-8B", "--machine", name, "--quiet"])
+    assert "NVIDIA A100 SXM 80GB" in cli.out(["predict", "Llama-3-8B", "--machine", "H100, A100", "--quiet"])

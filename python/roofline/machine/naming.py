@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from ..dtypes import dtype_name
 from ..errors import Error, is_number
+from ..hardware import datasheet
 from ..units import parse_bytes, parse_rate, parse_time_s
 from ..words import hint
 
@@ -39,7 +41,14 @@ def on_paper(text: str) -> bool:
 
 
 def machine_list(text: str) -> list[str]:
-    """A comma list of machines: "H100,GB200". What stands with "=" behind a rate belongs to it: it is a machine on paper."""
+    """A comma list of machines: "H100,GB200". What stands with "=" behind a rate belongs to it: it is a machine on paper.
+
+    The name of a datasheet may have a comma: "NVIDIA GB200, one GPU" alone is one machine.
+    """
+    if ", " in text:
+        with suppress(Error):
+            datasheet(counted(text)[1])
+            return [text]
     found: list[str] = []
     for part in (part.strip() for part in text.split(",")):
         if not part:
