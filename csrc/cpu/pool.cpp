@@ -115,8 +115,7 @@ void Pool::worker(int index) {
     const auto begin = std::chrono::steady_clock::now();
     for (int spins = 1; launch_.epoch.load(std::memory_order_acquire) == seen; ++spins) {
       relax();
-      if (park_.load(std::memory_order_relaxed) ||
-          (spins % kSpinsPerClockRead == 0 && std::chrono::steady_clock::now() - begin > kSpin)) {
+      if (spins % kSpinsPerClockRead == 0 && std::chrono::steady_clock::now() - begin > kSpin) {
         Sleep& sleep = sleeps_[index];
         const std::int64_t begin_ns = now_ns();
         sleep.since_ns.store(begin_ns, std::memory_order_relaxed);
@@ -140,7 +139,6 @@ void Pool::run_erased(Erased work, void* context) {
     abandon();
     start();
   }
-  if (park_.load(std::memory_order_relaxed)) park_.store(false, std::memory_order_relaxed);  // no write to a line that workers read
   launch_.work = work;
   launch_.context = context;
   const int epoch = launch_.epoch.fetch_add(1, std::memory_order_release) + 1;
@@ -166,8 +164,6 @@ void Pool::unpin() {
 }
 
 bool Pool::in_place() const { return sched_getcpu() == cpus_[0]; }
-
-void Pool::park() { park_.store(true); }
 
 Pool::Snapshot Pool::snapshot() const {
   Snapshot shot;

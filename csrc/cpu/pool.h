@@ -63,7 +63,6 @@ class Pool {
   void pin();    // the caller to its CPU
   void unpin();  // to where it was allowed before
   bool in_place() const;  // whether the caller runs on its CPU now, pinned or not
-  void park();   // the workers sleep until the next run: before a library with its own threads
 
   void begin_load();
   Load end_load();
@@ -113,7 +112,6 @@ class Pool {
   };
   std::vector<Done> done_;  // [threads]
   alignas(64) std::atomic<bool> stop_{false};
-  std::atomic<bool> park_{false};
   int fork_generation_ = 0;
   bool pinned_ = false;
   cpu_set_t before_pin_{};

@@ -18,8 +18,6 @@ namespace {
 
 using namespace roofline::cuda;
 
-constexpr Access kAccesses[] = {Access::read, Access::write, Access::copy, Access::scale, Access::add, Access::triad};
-
 // Small whole numbers: every sum of them is exact, in any order.
 template <class T>
 struct Arrays {

@@ -1,4 +1,4 @@
-// The thread pool: every worker once per run, every item once, through sleeping, parking and forking; and under ThreadSanitizer.
+// The thread pool: every worker once per run, every item once, through sleeping and forking; and under ThreadSanitizer.
 #include "cpu/pool.h"
 
 #include <gtest/gtest.h>
@@ -84,17 +84,11 @@ TEST_P(PoolTest, ResultsAreVisibleToTheNextRun) {
   EXPECT_EQ(cells[39 % GetParam()].value, 40);
 }
 
-TEST_P(PoolTest, WakesAfterSleepingAndAfterParking) {
+TEST_P(PoolTest, WakesAfterSleeping) {
   Pool pool(cpus(GetParam()));
   for (int round = 0; round < 5; ++round) {
     nap();
-    EXPECT_TRUE(runs_on_every_worker(pool, 3)) << "slept";
-    pool.park();
-    if (round % 2) nap();
-    EXPECT_TRUE(runs_on_every_worker(pool, 3)) << "parked";
-    pool.park();
-    pool.park();
-    EXPECT_TRUE(runs_on_every_worker(pool, 1)) << "parked twice";
+    EXPECT_TRUE(runs_on_every_worker(pool, 3));
   }
 }
 
@@ -103,11 +97,6 @@ TEST_P(PoolTest, EndsInAnyState) {
   {
     Pool asleep(cpus(GetParam()));
     nap();
-  }
-  {
-    Pool parked(cpus(GetParam()));
-    parked.run([](int) {});
-    parked.park();
   }
   Pool busy(cpus(GetParam()));
   EXPECT_TRUE(runs_on_every_worker(busy, 10));
@@ -160,7 +149,6 @@ TEST_P(PoolTest, WorksInAForkedChild) {
   EXPECT_EQ(status_of_child([&] { return runs_on_every_worker(pool, 20); }), 0);
   EXPECT_EQ(status_of_child([&] {
               nap();
-              pool.park();
               std::int64_t items[64] = {};
               pool.for_each(64, [&](int, std::int64_t item) { items[item] += item; });
               for (std::int64_t i = 0; i < 64; ++i)
@@ -195,7 +183,7 @@ TEST_P(PoolTest, EndsInAForkedChildThatNeverRan) {
 }
 #endif
 
-TEST(PoolStress, ManyRunsWithNapsAndParking) {
+TEST(PoolStress, ManyRunsWithNaps) {
   Pool pool(cpus(3));
   std::vector<Cell> cells(3);
   std::int64_t shared = 0;  // written by one worker per run: a missed hand-over is a race
@@ -208,7 +196,6 @@ TEST(PoolStress, ManyRunsWithNapsAndParking) {
     ++expected;
     ASSERT_EQ(shared, expected);
     if (round % 150 == 149) nap();
-    if (round % 70 == 69) pool.park();
     if (round % 133 == 0) {
       std::vector<int> seen(50);
       pool.for_each(50, [&](int, std::int64_t item) { ++seen[item]; });

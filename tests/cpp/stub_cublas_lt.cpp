@@ -143,7 +143,6 @@ API Status cublasLtCreate(Handle* handle) {
   *handle = reinterpret_cast<Handle>(&stub);
   return success;
 }
-API Status cublasLtDestroy(Handle) { return success; }
 API const char* cublasLtGetStatusName(Status status) {
   return status == not_supported  ? "CUBLAS_STATUS_NOT_SUPPORTED"
          : status == alloc_failed ? "CUBLAS_STATUS_ALLOC_FAILED"

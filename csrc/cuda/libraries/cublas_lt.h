@@ -21,20 +21,17 @@ using Layout = struct LayoutOpaque*;
 using Description = struct DescriptionOpaque*;
 using Preference = struct PreferenceOpaque*;
 
-enum Status : int { success = 0, not_initialized = 1, alloc_failed = 3, invalid_value = 7, arch_mismatch = 8, not_supported = 15 };
-enum Type : int {
-  r_32f = 0, r_64f = 1, r_16f = 2, r_8i = 3, r_32i = 10, r_16bf = 14, r_8f_e4m3 = 28, r_8f_e5m2 = 29, r_4f_e2m1 = 33
-};
+enum Status : int { success = 0, alloc_failed = 3, invalid_value = 7, arch_mismatch = 8, not_supported = 15 };
+enum Type : int { r_32f = 0, r_64f = 1, r_16f = 2, r_8i = 3, r_32i = 10, r_16bf = 14, r_8f_e4m3 = 28, r_4f_e2m1 = 33 };
 enum Compute : int { compute_32f = 68, compute_64f = 70, compute_32i = 72, compute_32f_fast_tf32 = 77 };
 enum Operation : int { op_n = 0, op_t = 1 };
-enum Epilogue : int { epilogue_default = 1, epilogue_relu = 2, epilogue_bias = 4, epilogue_gelu = 32 };
+enum Epilogue : int { epilogue_default = 1, epilogue_relu = 2, epilogue_gelu = 32 };
 enum PointerMode : int { pointers_to_host = 0, pointers_to_device = 1 };  // of alpha and beta
 enum DescriptionAttribute : int {
   desc_pointer_mode = 2,
   desc_transa = 3,
   desc_transb = 4,
   desc_epilogue = 7,
-  desc_bias_pointer = 8,
   desc_a_scale_pointer = 17,
   desc_b_scale_pointer = 18,
   desc_fast_accum = 25,
@@ -82,7 +79,6 @@ struct CublasLt {
   std::string path;     // of the file that was opened
 
   lt::Status (*create)(lt::Handle*) = nullptr;
-  lt::Status (*destroy)(lt::Handle) = nullptr;
   const char* (*status_name)(lt::Status) = nullptr;
   std::size_t (*get_version)() = nullptr;
   lt::Status (*layout_create)(lt::Layout*, lt::Type, std::uint64_t rows, std::uint64_t columns, std::int64_t leading) = nullptr;

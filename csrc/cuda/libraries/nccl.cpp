@@ -19,7 +19,6 @@ Nccl open_one(const std::string& file) {
   from.take(library.get_version, "ncclGetVersion");
   from.take(library.error_string, "ncclGetErrorString");
   from.take(library.comm_init_all, "ncclCommInitAll");
-  from.take(library.comm_destroy, "ncclCommDestroy");
   from.take(library.group_start, "ncclGroupStart");
   from.take(library.group_end, "ncclGroupEnd");
   from.take(library.all_reduce, "ncclAllReduce");

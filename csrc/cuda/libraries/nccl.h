@@ -16,7 +16,7 @@ namespace nccl {
 
 using Comm = struct CommOpaque*;
 
-enum Status : int { success = 0, unhandled_cuda_error = 1, system_error = 2, internal_error = 3, invalid_argument = 4 };
+enum Status : int { success = 0, system_error = 2, invalid_argument = 4 };
 enum Type : int { int8 = 0, fp16 = 6, fp32 = 7, fp64 = 8, bf16 = 9 };
 enum Operation : int { sum = 0 };
 
@@ -29,7 +29,6 @@ struct Nccl {
   nccl::Status (*get_version)(int*) = nullptr;
   const char* (*error_string)(nccl::Status) = nullptr;
   nccl::Status (*comm_init_all)(nccl::Comm*, int ranks, const int* devices) = nullptr;
-  nccl::Status (*comm_destroy)(nccl::Comm) = nullptr;
   nccl::Status (*group_start)() = nullptr;
   nccl::Status (*group_end)() = nullptr;
   nccl::Status (*all_reduce)(const void* from, void* to, std::size_t count, nccl::Type, nccl::Operation, nccl::Comm,

@@ -148,12 +148,12 @@ struct LtPlan {
 
 // A row-major [rows, columns] in memory is the library's column-major columns x rows with the same leading dimension.
 void set_layout(const CublasLt& library, Owned<lt::Layout>& layout, lt::Type type, std::int64_t rows, std::int64_t columns,
-                std::int64_t batch, bool shared) {
+                std::int64_t batch) {
   ROOFLINE_LT(library,
               layout_create(layout.out(), type, static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), columns));
   if (batch == 1) return;
   const std::int32_t count = static_cast<std::int32_t>(batch);
-  const std::int64_t stride = shared ? 0 : rows * columns;
+  const std::int64_t stride = rows * columns;
   ROOFLINE_LT(library, layout_set(layout.get(), lt::layout_batch_count, &count, sizeof count));
   ROOFLINE_LT(library, layout_set(layout.get(), lt::layout_batch_stride, &stride, sizeof stride));
 }
@@ -317,10 +317,10 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
   set_scales(library, *plan);
   if (const std::int8_t fast = problem.fast_accumulation)
     ROOFLINE_LT(library, description_set(plan->description.get(), lt::desc_fast_accum, &fast, sizeof fast));
-  set_layout(library, plan->a, types.operand, problem.rows, problem.inner, problem.batch, false);
+  set_layout(library, plan->a, types.operand, problem.rows, problem.inner, problem.batch);
   set_layout(library, plan->b, types.operand, problem.b_transposed ? problem.columns : problem.inner,
-             problem.b_transposed ? problem.inner : problem.columns, problem.batch, problem.b_shared);
-  set_layout(library, plan->c, types.result, problem.rows, problem.columns, problem.batch, false);
+             problem.b_transposed ? problem.inner : problem.columns, problem.batch);
+  set_layout(library, plan->c, types.result, problem.rows, problem.columns, problem.batch);
 
   Owned<lt::Preference> preference(library.preference_destroy);
   ROOFLINE_LT(library, preference_create(preference.out()));

@@ -31,7 +31,6 @@ struct GemmProblem {
   bool b_transposed = false;
   double alpha = 1;
   Activation activation = Activation::none;
-  bool b_shared = false;  // one b for the whole batch
   Scaling scaling = Scaling::none;
   const void* a_scale = nullptr;   // [1], [rows], [inner / 128, rows], or tiles (scale_layout.h)
   const void* b_scale = nullptr;   // [1], [columns], [inner / 128, columns], [columns / 128, square_scale_pitch(...)], or tiles
