@@ -19,12 +19,8 @@ using ops::AttentionBackward;
 
 // The fastest kernels for this element.
 Choice<BackwardKernels> choose_for([[maybe_unused]] Element element) {
-#if defined(ROOFLINE_HAVE_amx)
-  if (element == kBf16 && has(Isa::amx)) return {Isa::amx, &backward_amx};
-#endif
-#if defined(ROOFLINE_HAVE_avx512_bf16)
-  if (element == kBf16 && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &backward_pairs_avx512_bf16};
-#endif
+  if (ROOFLINE_HAVE_amx && element == kBf16 && has(Isa::amx)) return {Isa::amx, &backward_amx};
+  if (ROOFLINE_HAVE_avx512_bf16 && element == kBf16 && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &backward_pairs_avx512_bf16};
   return choose<BackwardKernels>(ROOFLINE_TABLES(backward));
 }
 

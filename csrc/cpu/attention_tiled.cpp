@@ -13,16 +13,11 @@ namespace roofline::cpu {
 
 using Table = AttentionTiledKernels;
 
-Choice<Table> choose_tiled(DType dtype, [[maybe_unused]] Element queries, [[maybe_unused]] Cached::Element cache) {
+Choice<Table> choose_tiled(DType dtype, Element queries, Cached::Element cache) {
   if (dtype == DType::fp64) return choose<Table>(ROOFLINE_TABLES(attention_doubles));
-  [[maybe_unused]] const bool bf16 = queries == kBf16 && cache == Cached::bf16;
-#if defined(ROOFLINE_HAVE_amx)
-  const bool exact = cache == Cached::bf16 || Cached::bytes(cache) == 1;  // in bf16
-  if (queries == kBf16 && exact && has(Isa::amx)) return {Isa::amx, &attention_amx};
-#endif
-#if defined(ROOFLINE_HAVE_avx512_bf16)
-  if (bf16 && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &attention_pairs_avx512_bf16};
-#endif
+  const bool bf16 = queries == kBf16 && cache == Cached::bf16, bytes = queries == kBf16 && Cached::bytes(cache) == 1;
+  if (ROOFLINE_HAVE_amx && (bf16 || bytes) && has(Isa::amx)) return {Isa::amx, &attention_amx};  // bytes are exact in bf16
+  if (ROOFLINE_HAVE_avx512_bf16 && bf16 && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &attention_pairs_avx512_bf16};
   return choose<Table>(ROOFLINE_TABLES(attention_tiled));
 }
 

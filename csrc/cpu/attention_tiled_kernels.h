@@ -97,11 +97,7 @@ struct AttentionTiledKernels {
 ROOFLINE_DECLARE_TABLES(AttentionTiledKernels, attention_tiled);
 ROOFLINE_DECLARE_TABLES(AttentionTiledKernels, attention_doubles);
 // Products of bf16 pairs, for queries and a cache of bf16.
-#if defined(ROOFLINE_HAVE_avx512_bf16)
 extern const AttentionTiledKernels attention_pairs_avx512_bf16;
-#endif
-#if defined(ROOFLINE_HAVE_amx)
 extern const AttentionTiledKernels attention_amx;
-#endif
 
 }  // namespace roofline::cpu

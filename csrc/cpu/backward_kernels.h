@@ -50,11 +50,7 @@ struct BackwardKernels {
 
 ROOFLINE_DECLARE_TABLES(BackwardKernels, backward);
 // Products of bf16 pairs, for bf16.
-#if defined(ROOFLINE_HAVE_avx512_bf16)
 extern const BackwardKernels backward_pairs_avx512_bf16;
-#endif
-#if defined(ROOFLINE_HAVE_amx)
 extern const BackwardKernels backward_amx;
-#endif
 
 }  // namespace roofline::cpu

@@ -82,8 +82,6 @@ struct DecodeKernels {
 ROOFLINE_DECLARE_TABLES(DecodeKernels<float>, decode);
 ROOFLINE_DECLARE_TABLES(DecodeKernels<double>, decode_doubles);
 // Products of bf16 pairs, for queries of bf16 and a cache of it or of bytes.
-#if defined(ROOFLINE_HAVE_avx512_bf16)
 extern const DecodeKernels<float> decode_pairs_avx512_bf16;
-#endif
 
 }  // namespace roofline::cpu

@@ -30,40 +30,8 @@ const FmaKernel& of(const FmaKernels& table, const Fma& problem) {
   }
 }
 
-// Widest first. What needs a newer compiler or assembler than this build had is absent (cmake/isa.cmake).
-const std::vector<std::pair<Isa, const FmaKernels*>>& tables() {
-  static const std::vector<std::pair<Isa, const FmaKernels*>> all = {
-#if defined(ROOFLINE_HAVE_amx)
-      {Isa::amx, &fma_amx},
-#endif
-#if defined(ROOFLINE_HAVE_avx512_fp16)
-      {Isa::avx512_fp16, &fma_avx512_fp16},
-#endif
-#if defined(ROOFLINE_HAVE_avx512_bf16)
-      {Isa::avx512_bf16, &fma_avx512_bf16},
-#endif
-#if defined(ROOFLINE_HAVE_avx512_vnni)
-      {Isa::avx512_vnni, &fma_avx512_vnni},
-#endif
-#if defined(ROOFLINE_HAVE_neon_bf16_i8mm)
-      {Isa::neon_bf16_i8mm, &fma_neon_bf16_i8mm},
-#endif
-#if defined(ROOFLINE_HAVE_neon_dotprod_fp16)
-      {Isa::neon_dotprod_fp16, &fma_neon_dotprod_fp16},
-#endif
-#if defined(__x86_64__)
-      {Isa::avx512, &fma_avx512},
-      {Isa::avx2, &fma_avx2},
-#else
-      {Isa::neon, &fma_neon},
-#endif
-      {Isa::scalar, &fma_scalar},
-  };
-  return all;
-}
-
 // What rows, and columns, may each take of L1: 16 KiB of 48, and a third of a smaller one.
-[[maybe_unused]] std::int64_t in_l1(const Device& device) { return std::min<std::int64_t>(16 << 10, device.caches().l1_bytes / 3); }
+std::int64_t in_l1(const Device& device) { return std::min<std::int64_t>(16 << 10, device.caches().l1_bytes / 3); }
 
 // The clock of the cores in the kernel's loop: every reading is a lower bound, and an interrupt only lengthens one. The largest of
 // a thread counts, and of all threads the mean: theirs are the cycles that a rate is made of.
@@ -132,7 +100,7 @@ Bound bound(const Fma& problem, Device& device, const FmaKernel& chosen, const s
 Bound registers(const Fma& problem, Device& device) {
   if (!problem.isa.empty())
     if (const std::string reason = lacks(problem.isa); !reason.empty()) throw Unsupported("fma: " + reason);
-  for (const auto& [isa, table] : tables())
+  for (const auto& [isa, table] : fma_tables())
     if (has(isa) && of(*table, problem).run && (problem.isa.empty() || problem.isa == name(isa)))
       return bound(problem, device, of(*table, problem), "registers", name(isa));
   throw Unsupported("fma: " + (problem.isa.empty() ? "there is" : problem.isa + " has") + " no multiply-add of " +
@@ -146,8 +114,9 @@ Bound with_operands(const Fma& problem, Device& device, const char* implementati
     throw Unsupported("fma: " + problem.isa + " takes no operands from memory here; leave isa empty");
   if (problem.pattern != Fma::Pattern::fma)
     throw Unsupported("fma: a tile instruction has no addition beside it; use pattern='fma'");
-#if defined(ROOFLINE_HAVE_amx)
-  const FmaKernel& kernel = problem.dtype == DType::bf16 ? fma_operands_amx.bf16 : fma_operands_amx.int8;
+  const FmaOperandKernels* const kernels = ROOFLINE_HAVE_amx ? &fma_operands_amx : nullptr;
+  if (!kernels) throw Unsupported("fma: this build has no kernels of amx; its compiler or assembler was too old");
+  const FmaKernel& kernel = problem.dtype == DType::bf16 ? kernels->bf16 : kernels->int8;
   constexpr std::int64_t kPair = FmaOperands::kPairBytes;
   const std::int64_t left_pairs = std::max<std::int64_t>(1, left_bytes / kPair);
   const std::int64_t right_pairs = std::max<std::int64_t>(1, in_l1(device) / kPair);
@@ -164,10 +133,6 @@ Bound with_operands(const Fma& problem, Device& device, const char* implementati
   made.plan.set("right_bytes", right_pairs * kPair);
   made.plan.set("workspace_bytes", each * device.threads());
   return made;
-#else
-  (void)device, (void)implementation, (void)left_bytes;
-  throw Unsupported("fma: this build has no kernels of amx; its compiler or assembler was too old");
-#endif
 }
 
 Bound l1_operands(const Fma& problem, Device& device) { return with_operands(problem, device, "l1_operands", in_l1(device)); }
@@ -176,6 +141,22 @@ Bound l2_operands(const Fma& problem, Device& device) {
 }
 
 }  // namespace
+
+const std::vector<std::pair<Isa, const FmaKernels*>>& fma_tables() {
+  static const auto all = [] {
+    std::vector<std::pair<Isa, const FmaKernels*>> tables = {
+        {Isa::amx, ROOFLINE_HAVE_amx ? &fma_amx : nullptr},
+        {Isa::avx512_fp16, ROOFLINE_HAVE_avx512_fp16 ? &fma_avx512_fp16 : nullptr},
+        {Isa::avx512_bf16, ROOFLINE_HAVE_avx512_bf16 ? &fma_avx512_bf16 : nullptr},
+        {Isa::avx512_vnni, ROOFLINE_HAVE_avx512_vnni ? &fma_avx512_vnni : nullptr},
+        {Isa::neon_bf16_i8mm, ROOFLINE_HAVE_neon_bf16_i8mm ? &fma_neon_bf16_i8mm : nullptr},
+        {Isa::neon_dotprod_fp16, ROOFLINE_HAVE_neon_dotprod_fp16 ? &fma_neon_dotprod_fp16 : nullptr}};
+    tables.insert(tables.end(), ROOFLINE_TABLES(fma));
+    std::erase_if(tables, [](const auto& table) { return !table.second; });
+    return tables;
+  }();
+  return all;
+}
 
 std::vector<KernelEntry> fma_kernels() {
   std::vector<KernelEntry> all;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cpu/isa.h"
+
 namespace roofline::cpu {
 
 // Operands of tile instructions in memory, of one thread: pairs of tiles, walked in a circle.
@@ -46,11 +48,13 @@ struct FmaOperandKernels {
 
 constexpr std::int64_t kWidestFmaBlockBytes = 4096;  // AMX: four tiles of 1024 bytes
 
-#if defined(__x86_64__)
-extern const FmaKernels fma_scalar, fma_avx2, fma_avx512, fma_avx512_vnni, fma_avx512_bf16, fma_avx512_fp16, fma_amx;
+ROOFLINE_DECLARE_TABLES(FmaKernels, fma);
+extern const FmaKernels fma_avx512_vnni, fma_avx512_bf16, fma_avx512_fp16, fma_amx, fma_neon_dotprod_fp16, fma_neon_bf16_i8mm;
 extern const FmaOperandKernels fma_operands_amx;
-#else
-extern const FmaKernels fma_scalar, fma_neon, fma_neon_dotprod_fp16, fma_neon_bf16_i8mm;
+
+#if !defined(ROOFLINE_ISA)
+// Those of this build, the widest first.
+const std::vector<std::pair<Isa, const FmaKernels*>>& fma_tables();
 #endif
 
 }  // namespace roofline::cpu

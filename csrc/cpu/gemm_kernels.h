@@ -173,17 +173,11 @@ struct QuantizedTiles {
 
 ROOFLINE_DECLARE_TABLES(GemmKernels, gemm);
 ROOFLINE_DECLARE_TABLES(GemmKernelsOf<double>, gemm_doubles);
-#if defined(ROOFLINE_HAVE_avx512_bf16)
 extern const GemmKernels gemm_pairs_avx512_bf16;
-#endif
-#if defined(ROOFLINE_HAVE_avx512_vnni)
 extern const GemmKernels gemm_quads_avx512_vnni;
 extern const QuantizedKernels quantized_avx512_vnni;  // adds four products of bytes in one instruction
-#endif
-#if defined(ROOFLINE_HAVE_amx)
 extern const GemmKernels gemm_amx;
 extern const QuantizedTiles quantized_tiles_amx;
-#endif
 ROOFLINE_DECLARE_TABLES(QuantizedKernels, quantized);
 
 }  // namespace roofline::cpu

@@ -31,7 +31,7 @@ constexpr std::int64_t kMadeAgain = 1024;
 // Rows of a that the tiles of AMX take. Fewer than kLeastInTiles run as fast without them, and with weights of 8 bits and a of 16 bits
 // fewer than kLeastOfBytes. More of bf16 than kMostInTiles run faster on weights rounded to bf16. A group that is shorter than a tile
 // leaves part of it empty, so the least number grows in proportion.
-[[maybe_unused]] constexpr std::int64_t kLeastInTiles = 5, kLeastOfBytes = 7, kMostInTiles = 64, kLeastGroup = 32;
+constexpr std::int64_t kLeastInTiles = 5, kLeastOfBytes = 7, kMostInTiles = 64, kLeastGroup = 32;
 
 // The launch for which a thread has prepared its own copy of a.
 struct alignas(64) Prepared {
@@ -116,16 +116,13 @@ void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const Ge
 int which_of(const QuantizedMatmul& problem) { return problem.b_dtype == DType::int8 ? 0 : 1; }
 
 // Kernels of tiles where this CPU has them and they are faster, or null.
-const QuantizedTiles* tiles_for([[maybe_unused]] const QuantizedMatmul& problem, [[maybe_unused]] const QuantizedKernels& table) {
-#if defined(ROOFLINE_HAVE_amx)
+const QuantizedTiles* tiles_for(const QuantizedMatmul& problem, const QuantizedKernels& table) {
   const bool two_digits = problem.dtype != DType::fp32;
   const std::int64_t least = two_digits && problem.b_dtype == DType::int8 ? kLeastOfBytes : kLeastInTiles;
   const std::int64_t filled = parts_of(problem.group, QuantizedTiles::kInner) * QuantizedTiles::kInner;
   const bool many = problem.dtype == DType::bf16 && problem.rows > kMostInTiles;
   const bool fills = problem.group >= kLeastGroup && problem.rows >= parts_of(least * filled, problem.group);
-  if (has(Isa::amx) && table.fixed[0][1].numbers && fills && !many) return &quantized_tiles_amx;
-#endif
-  return nullptr;
+  return ROOFLINE_HAVE_amx && has(Isa::amx) && table.fixed[0][1].numbers && fills && !many ? &quantized_tiles_amx : nullptr;
 }
 
 const FixedPoint& fixed_point_of(const QuantizedMatmul& problem, const QuantizedKernels& table) {
@@ -328,9 +325,7 @@ Bound tiled_in_pairs(const QuantizedMatmul& problem, const Packing& packing, con
 }
 
 Choice<QuantizedKernels> choose_quantized() {
-#if defined(ROOFLINE_HAVE_avx512_vnni)
-  if (has(Isa::avx512_vnni)) return {Isa::avx512_vnni, &quantized_avx512_vnni};
-#endif
+  if (ROOFLINE_HAVE_avx512_vnni && has(Isa::avx512_vnni)) return {Isa::avx512_vnni, &quantized_avx512_vnni};
   return choose<QuantizedKernels>(ROOFLINE_TABLES(quantized));
 }
 

@@ -19,11 +19,10 @@ namespace {
 template <class Problem>
 Choice<RowsKernels> choose_rows(const Problem& problem) {
   const Element element = element_of(problem.dtype, problem.op);
-#if defined(ROOFLINE_HAVE_avx512_bf16)
   // Its stores of bf16 make denormals 0: not where a result is an operand as it is.
   constexpr bool kMoves = std::is_same_v<Problem, ops::Relu> || std::is_same_v<Problem, ops::Convert>;
-  if (element == kBf16 && !kMoves && has(Isa::avx512_bf16)) return {Isa::avx512_bf16, &rows_avx512_bf16.of[kBf16]};
-#endif
+  if (ROOFLINE_HAVE_avx512_bf16 && element == kBf16 && !kMoves && has(Isa::avx512_bf16))
+    return {Isa::avx512_bf16, &rows_avx512_bf16.of[kBf16]};
   const auto [isa, table] = choose<RowsTable>(ROOFLINE_TABLES(rows));
   return {isa, &table->of[element]};
 }

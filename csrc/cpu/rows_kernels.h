@@ -60,8 +60,6 @@ extern std::int64_t bytes_ahead_of_stores;
 extern bool paced_stores;
 
 ROOFLINE_DECLARE_TABLES(RowsTable, rows);
-#if defined(ROOFLINE_HAVE_avx512_bf16)
 extern const RowsTable rows_avx512_bf16;  // of bf16 alone, stored by its conversion, for which denormals are 0: nothing to convert
-#endif
 
 }  // namespace roofline::cpu

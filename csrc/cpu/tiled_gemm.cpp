@@ -43,16 +43,11 @@ struct alignas(64) Prepared {
 
 }  // namespace
 
-Choice<GemmKernels> choose_gemm([[maybe_unused]] Stored type) {
-#if defined(ROOFLINE_HAVE_amx)
-  if ((type == Stored::int8 || type == Stored::bf16) && has(Isa::amx)) return {Isa::amx, &gemm_amx};
-#endif
-#if defined(ROOFLINE_HAVE_avx512_vnni)
-  if (type == Stored::int8 && has(Isa::avx512_vnni)) return {Isa::avx512_vnni, &gemm_quads_avx512_vnni};
-#endif
-#if defined(ROOFLINE_HAVE_avx512_bf16)
-  if ((type == Stored::bf16 || is_fp8(type)) && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &gemm_pairs_avx512_bf16};
-#endif
+Choice<GemmKernels> choose_gemm(Stored type) {
+  const bool pairs = type == Stored::bf16 || is_fp8(type);
+  if (ROOFLINE_HAVE_amx && (type == Stored::int8 || type == Stored::bf16) && has(Isa::amx)) return {Isa::amx, &gemm_amx};
+  if (ROOFLINE_HAVE_avx512_vnni && type == Stored::int8 && has(Isa::avx512_vnni)) return {Isa::avx512_vnni, &gemm_quads_avx512_vnni};
+  if (ROOFLINE_HAVE_avx512_bf16 && pairs && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &gemm_pairs_avx512_bf16};
   return choose<GemmKernels>(ROOFLINE_TABLES(gemm));
 }
 

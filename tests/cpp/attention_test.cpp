@@ -22,29 +22,13 @@
 namespace roofline::cpu {
 
 extern const AttentionNaiveKernels attention_naive_simde;
-extern const AttentionTiledKernels attention_tiled_simde, attention_doubles_simde, attention_pairs_simde;
-#if defined(ROOFLINE_AMX_EMULATED)
-extern const AttentionTiledKernels attention_emulated;
-#endif
+extern const AttentionTiledKernels attention_tiled_simde, attention_doubles_simde, attention_pairs_simde, attention_emulated;
 
 namespace {
 
 const std::vector<Tested<AttentionNaiveKernels>> kNaive = {ROOFLINE_TESTED(attention_naive)};
 const std::vector<Tested<AttentionTiledKernels>> kTiled = {
-    ROOFLINE_TESTED(attention_tiled),
-#if defined(ROOFLINE_SIMDE_PAIRS)
-    {"pairs_simde", &attention_pairs_simde, "avx2"},
-#endif
-#if defined(ROOFLINE_HAVE_avx512_bf16)
-    {"pairs", &attention_pairs_avx512_bf16, "avx512_bf16"},
-#endif
-#if defined(ROOFLINE_AMX_EMULATED)
-    {"amx_emulated", &attention_emulated, "avx2"},
-#endif
-#if defined(ROOFLINE_HAVE_amx)
-    {"amx", &attention_amx, "amx"},
-#endif
-};
+    ROOFLINE_TESTED(attention_tiled), ROOFLINE_TESTED_PAIRS(attention), ROOFLINE_TESTED_TILES(attention)};
 
 const std::vector<Tested<AttentionTiledKernels>> kDoubles = {ROOFLINE_TESTED(attention_doubles)};
 

@@ -14,28 +14,12 @@
 
 namespace roofline::cpu {
 
-extern const BackwardKernels backward_simde, backward_pairs_simde;
-#if defined(ROOFLINE_AMX_EMULATED)
-extern const BackwardKernels backward_emulated;
-#endif
+extern const BackwardKernels backward_simde, backward_pairs_simde, backward_emulated;
 
 namespace {
 
 const std::vector<Tested<BackwardKernels>> kTested = {
-    ROOFLINE_TESTED(backward),
-#if defined(ROOFLINE_SIMDE_PAIRS)
-    {"pairs_simde", &backward_pairs_simde, "avx2"},
-#endif
-#if defined(ROOFLINE_HAVE_avx512_bf16)
-    {"pairs", &backward_pairs_avx512_bf16, "avx512_bf16"},
-#endif
-#if defined(ROOFLINE_AMX_EMULATED)
-    {"amx_emulated", &backward_emulated, "avx2"},
-#endif
-#if defined(ROOFLINE_HAVE_amx)
-    {"amx", &backward_amx, "amx"},
-#endif
-};
+    ROOFLINE_TESTED(backward), ROOFLINE_TESTED_PAIRS(backward), ROOFLINE_TESTED_TILES(backward)};
 
 // One KV head.
 struct Shape {

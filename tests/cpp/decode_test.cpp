@@ -22,15 +22,7 @@ extern const DecodeKernels<double> decode_doubles_simde;
 
 namespace {
 
-const std::vector<Tested<DecodeKernels<float>>> kTested = {
-    ROOFLINE_TESTED(decode),
-#if defined(ROOFLINE_SIMDE_PAIRS)
-    {"pairs_simde", &decode_pairs_simde, "avx2"},
-#endif
-#if defined(ROOFLINE_HAVE_avx512_bf16)
-    {"pairs", &decode_pairs_avx512_bf16, "avx512_bf16"},
-#endif
-};
+const std::vector<Tested<DecodeKernels<float>>> kTested = {ROOFLINE_TESTED(decode), ROOFLINE_TESTED_PAIRS(decode)};
 const std::vector<Tested<DecodeKernels<double>>> kDoubles = {ROOFLINE_TESTED(decode_doubles)};
 constexpr std::int64_t kStep = DecodeKernels<float>::kStep;
 

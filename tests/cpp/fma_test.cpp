@@ -10,14 +10,11 @@
 
 #include "cpu/isa.h"
 
-#if defined(ROOFLINE_AMX_EMULATED)
 namespace roofline::cpu {
+
 extern const FmaKernels fma_emulated;
 extern const FmaOperandKernels fma_operands_emulated;
-}
-#endif
 
-namespace roofline::cpu {
 namespace {
 
 const std::int64_t kSteps[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 100, 1001};
@@ -89,42 +86,14 @@ void all_of(const std::string& name, const FmaKernels& kernels) {
   kernel_and_clocks<float>(name + " fp32 fma_add", kernels.fp32_add, 6);
 }
 
-const std::vector<std::pair<Isa, const FmaKernels*>> kTables = {
-    {Isa::scalar, &fma_scalar},
-#if defined(__x86_64__)
-    {Isa::avx2, &fma_avx2},
-    {Isa::avx512, &fma_avx512},
-#else
-    {Isa::neon, &fma_neon},
-#endif
-#if defined(ROOFLINE_HAVE_avx512_vnni)
-    {Isa::avx512_vnni, &fma_avx512_vnni},
-#endif
-#if defined(ROOFLINE_HAVE_avx512_bf16)
-    {Isa::avx512_bf16, &fma_avx512_bf16},
-#endif
-#if defined(ROOFLINE_HAVE_avx512_fp16)
-    {Isa::avx512_fp16, &fma_avx512_fp16},
-#endif
-#if defined(ROOFLINE_HAVE_amx)
-    {Isa::amx, &fma_amx},
-#endif
-#if defined(ROOFLINE_HAVE_neon_dotprod_fp16)
-    {Isa::neon_dotprod_fp16, &fma_neon_dotprod_fp16},
-#endif
-#if defined(ROOFLINE_HAVE_neon_bf16_i8mm)
-    {Isa::neon_bf16_i8mm, &fma_neon_bf16_i8mm},
-#endif
-};
-
 TEST(Fma, EverySetHere) {
-  for (const auto& [isa, kernels] : kTables)
+  for (const auto& [isa, kernels] : fma_tables())
     if (has(isa)) all_of(name(isa), *kernels);
 }
 
 // CHAINS_PER_THREAD of probes/compute.py are whole blocks of every set, so that no probe runs a padded one.
 TEST(Fma, BlocksDivideTheChainsOfAThread) {
-  for (const auto& [isa, kernels] : kTables)
+  for (const auto& [isa, kernels] : fma_tables())
     for (const FmaKernel& kernel : {kernels->fp64, kernels->fp32, kernels->fp16, kernels->bf16, kernels->int8, kernels->int16,
                                     kernels->fp64_add, kernels->fp32_add}) {
       if (!kernel.run) continue;

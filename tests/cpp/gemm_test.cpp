@@ -16,10 +16,7 @@
 
 namespace roofline::cpu {
 
-#if defined(ROOFLINE_AMX_EMULATED)
-extern const GemmKernels gemm_emulated;
-#endif
-extern const GemmKernels gemm_simde, gemm_pairs_simde, gemm_quads_simde;
+extern const GemmKernels gemm_simde, gemm_pairs_simde, gemm_quads_simde, gemm_emulated;
 extern const GemmKernelsOf<double> gemm_doubles_simde;
 
 namespace {
@@ -31,22 +28,8 @@ using HalfNumber = _Float16;
 #endif
 
 const std::vector<Tested<GemmKernels>> kTested = {
-    ROOFLINE_TESTED(gemm),
-#if defined(ROOFLINE_HAVE_avx512_vnni)
-    {"avx512_vnni", &gemm_quads_avx512_vnni, "avx512_vnni"},
-#endif
-#if defined(ROOFLINE_HAVE_avx512_bf16)
-    {"avx512_bf16", &gemm_pairs_avx512_bf16, "avx512_bf16"},
-#endif
-#if defined(ROOFLINE_HAVE_amx)
-    {"amx", &gemm_amx, "amx"},
-#endif
-#if defined(ROOFLINE_AMX_EMULATED)
-    {"amx_emulated", &gemm_emulated, "scalar"},
-#endif
-#if defined(ROOFLINE_SIMDE_PAIRS)
-    {"pairs_simde", &gemm_pairs_simde, "avx2"},
-#endif
+    ROOFLINE_TESTED(gemm), ROOFLINE_TESTED_PAIRS(gemm), ROOFLINE_TESTED_TILES(gemm),
+    {"quads", ROOFLINE_TESTED_IF_BUILT(avx512_vnni, gemm_quads_avx512_vnni), "avx512_vnni"},
 #if defined(ROOFLINE_SIMDE_QUADS)
     {"quads_simde", &gemm_quads_simde, "avx2"},
 #endif

@@ -20,22 +20,11 @@ extern const QuantizedTiles quantized_tiles_emulated;
 namespace {
 
 const std::vector<Tested<QuantizedKernels>> kTested = {
-    ROOFLINE_TESTED(quantized),
-#if defined(ROOFLINE_HAVE_avx512_vnni)
-    {"avx512_vnni", &quantized_avx512_vnni, "avx512_vnni"},
-#endif
-};
+    ROOFLINE_TESTED(quantized), {"avx512_vnni", ROOFLINE_TESTED_IF_BUILT(avx512_vnni, quantized_avx512_vnni), "avx512_vnni"}};
 
 // Kernels of tiles take what FixedPoint::fix makes of a for strips of this width.
 constexpr int kTileWidth = 32;
-const std::vector<Tested<QuantizedTiles>> kTiles = {
-#if defined(ROOFLINE_HAVE_amx)
-    {"amx", &quantized_tiles_amx, "amx"},
-#endif
-#if defined(ROOFLINE_AMX_EMULATED)
-    {"amx_emulated", &quantized_tiles_emulated, "avx2"},
-#endif
-};
+const std::vector<Tested<QuantizedTiles>> kTiles = {ROOFLINE_TESTED_TILES(quantized_tiles)};
 
 class QuantizedTest : public TableTest<QuantizedKernels> {
  protected:
@@ -67,7 +56,8 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
     infinite[(odd + 1) * part.inner - 1] = HUGE_VALF;
     std::vector<void (*)(const QuantizedPart&)> kernels = {as.few};
     for (const auto& tiles : kTiles)
-      if (as.digits > 1 && table.width == kTileWidth && lacks(tiles.needs).empty()) kernels.push_back(tiles.table->few[which][as.digits - 2]);
+      if (as.digits > 1 && table.width == kTileWidth && tiles.table && lacks(tiles.needs).empty())
+        kernels.push_back(tiles.table->few[which][as.digits - 2]);
     for (std::size_t kernel = 0; kernel < kernels.size(); ++kernel) {
       SCOPED_TRACE(kernel ? "in tiles" : "in vectors");
       c.fill(5);

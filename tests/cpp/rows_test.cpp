@@ -22,11 +22,7 @@ extern const RowsTable rows_simde;
 namespace {
 
 const std::vector<Tested<RowsTable>> kTested = {ROOFLINE_TESTED(rows)}, kBf16Tested = {
-    ROOFLINE_TESTED(rows),
-#if defined(ROOFLINE_HAVE_avx512_bf16)
-    {"avx512_bf16", &rows_avx512_bf16, "avx512_bf16"},
-#endif
-};
+    ROOFLINE_TESTED(rows), {"avx512_bf16", ROOFLINE_TESTED_IF_BUILT(avx512_bf16, rows_avx512_bf16), "avx512_bf16"}};
 
 std::int64_t scratch_of(std::int64_t columns) { return softmax_together(columns) * kept_columns(columns); }
 
