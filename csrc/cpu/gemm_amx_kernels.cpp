@@ -9,8 +9,9 @@
 namespace roofline::cpu {
 namespace {
 
-constexpr Index kColumns = 2 * kTile;       // of a strip
-constexpr Index kRowOfB = 4 * kColumns;     // bytes of a row of words of a strip
+constexpr Index kRows = 2 * kTile;           // of a square of tiles
+constexpr Index kColumns = 2 * kTile;        // of it, and of a strip
+constexpr Index kRowOfB = 4 * kColumns;      // bytes of a row of words of a strip
 constexpr Index kStepOfB = kTile * kRowOfB;  // of the rows that a product of tiles takes
 
 // The columns of a strip from row `b` on.
@@ -19,7 +20,7 @@ ROOFLINE_INLINE TileOperand columns_at(const char* b) {
   return {words, words + kTile, kRowOfB, kStepOfB / 4};
 }
 
-constexpr Index kSquare = 2 * kTile * kColumns;  // sums of two tiles by two
+constexpr Index kSquare = kRows * kColumns;  // sums
 
 // rows x columns of c from `column` of its part on, from a square of sums.
 void put_square(const GemmPart& part, Index row, Index rows, Index column, const float* square) {
@@ -151,9 +152,9 @@ template <bool Integers>
 void block_of_tiles(const GemmPart& part) {
   const auto b_of = [&](Index s, Index k) { return static_cast<const char*>(part.b) + (s * part.inner + k) * kRowOfB; };
   GemmPart packed = part;
-  const Index in_place = part.lies ? part.rows / (2 * kTile) * (2 * kTile) : 0;
+  const Index in_place = part.lies ? part.rows / kRows * kRows : 0;
   packed.a = static_cast<const float*>(part.a) + in_place * part.inner, packed.rows -= in_place;
-  const Index squares = (part.rows + 2 * kTile - 1) / (2 * kTile), panel_rows = (packed.rows + kTile - 1) / kTile * kTile;
+  const Index squares = (part.rows + kRows - 1) / kRows, panel_rows = (packed.rows + kTile - 1) / kTile * kTile;
   const Index strips = part.last - part.first;
   float* const all_sums = part.workspace + (part.panels ? 0 : panel_rows * part.inner_block);
   configure(kTile, kTile);
@@ -173,10 +174,10 @@ void block_of_tiles(const GemmPart& part) {
                                      : Later{wraps ? b_of(part.first, k + n) : b_of(s + 1, k), n * kRowOfB};
       if (ends) fetch(part.later[1].from, part.later[1].bytes);
       Prefetch of_b = spread(next.from, next.bytes, squares * steps);
-      for (Index row = 0; row < part.rows; row += 2 * kTile) {
-        const Index rows = least(2 * kTile, part.rows - row), column = s * kColumns;
+      for (Index row = 0; row < part.rows; row += kRows) {
+        const Index rows = least(kRows, part.rows - row), column = s * kColumns;
         const bool whole = !part.to && part.columns - column >= kColumns && rows % kTile == 0;
-        float* const kept = all_sums + ((s - part.first) * squares + row / (2 * kTile)) * kSquare;
+        float* const kept = all_sums + ((s - part.first) * squares + row / kRows) * kSquare;
         alignas(64) float square[kSquare];
         float* const sums = left ? kept : whole ? part.c + row * part.c_stride + column : square;
         const float* const tiles = panels + (row - in_place) * n;
@@ -185,7 +186,7 @@ void block_of_tiles(const GemmPart& part) {
           const float* const rows_of_a = static_cast<const float*>(part.a) + row * part.inner + k;
           a = {rows_of_a, rows_of_a + kTile * part.inner, 4 * part.inner, kTile};
           // Each strip prefetches its share of the rows, of their next block.
-          const Index first = 2 * kTile * (s - part.first) / strips, end = 2 * kTile * (s - part.first + 1) / strips;
+          const Index first = kRows * (s - part.first) / strips, end = kRows * (s - part.first + 1) / strips;
           const auto* const next_block = reinterpret_cast<const char*>(rows_of_a + first * part.inner + n);
           of_a = {next_block, left && !part.near ? end - first : 0, 4 * part.inner, kTileBytes};
         }
@@ -204,23 +205,22 @@ void block_of_tiles(const GemmPart& part) {
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm) = {
-    kColumns,
-    2 * kTile,
-    {0, 2, 0, 4},
-    kTile,
-    {nullptr, pack_rows_of_words<std::uint16_t, 2, kColumns, kTile>, nullptr, pack_rows_of_words<std::int8_t, 4, kColumns, kTile>},
-    {nullptr, few_tiles<false>, nullptr, few_tiles<true>},
-    {nullptr, block_of_tiles<false>, nullptr, block_of_tiles<true>},
-    pack_tiles,
-    kTile,
-    0,
-    {nullptr, pack_strips<kTile>},
-    {},
-    {nullptr, copy_words, nullptr, copy_words},
-    {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
-    pair_words,
-    pair_rows<kColumns>,
-    true,
+    .width = kColumns,
+    .tile_rows = kRows,
+    .numbers = {0, 2, 0, 4},
+    .multiple = kTile,
+    .pack = {nullptr, pack_rows_of_words<std::uint16_t, 2, kColumns, kTile>, nullptr,
+             pack_rows_of_words<std::int8_t, 4, kColumns, kTile>},
+    .few = {nullptr, few_tiles<false>, nullptr, few_tiles<true>},
+    .block = {nullptr, block_of_tiles<false>, nullptr, block_of_tiles<true>},
+    .pack_a = pack_tiles,
+    .panel_multiple = kTile,
+    .pack_wide = {nullptr, pack_strips<kTile>},
+    .widen = {nullptr, copy_words, nullptr, copy_words},
+    .narrow = {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
+    .pair = pair_words,
+    .pair_rows = pair_rows<kColumns>,
+    .own_sums = true,
 };
 
 }  // namespace roofline::cpu

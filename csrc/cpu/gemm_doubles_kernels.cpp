@@ -8,22 +8,18 @@
 namespace roofline::cpu {
 
 extern const GemmKernelsOf<double> ROOFLINE_TABLE(gemm_doubles) = {
-    kWidth,
-    kTileRows,
-    {1},
-    1,
-    {pack_rows<double>},
-    {few<Rows<WideStrip<Floats>>>},
-    {block<Rows<WideStrip<Floats>>, RowOf<double>>},
-    pack_panels<Floats>,
-    1,
-    0,
-    {pack_wide<double>},
-    {plain<RowOf<double>>},
-    {widen<double>},
-    {narrow_to<double>},
-    nullptr,
-    nullptr,
+    .width = kWidth,
+    .tile_rows = kTileRows,
+    .numbers = {1},
+    .multiple = 1,
+    .pack = {pack_rows<double>},
+    .few = {few<Rows<WideStrip<Floats>>>},
+    .block = {block<Rows<WideStrip<Floats>>, RowOf<double>>},
+    .pack_a = pack_panels<Floats>,
+    .pack_wide = {pack_wide<double>},
+    .plain = {plain<RowOf<double>>},
+    .widen = {widen<double>},
+    .narrow = {narrow_to<double>},
 };
 
 }  // namespace roofline::cpu

@@ -48,24 +48,20 @@ void pack_bf16(const void* from, void* to, Index columns, Index inner, Index fir
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm) = {
-    kWidth,
-    kTileRows,
-    {1, 1, 1, 2, 1, 1},
-    1,
-    {pack_rows<float>, pack_bf16, pack_rows<Fp16>, pack_pairs<std::int8_t>, pack_rows<Fp8E4m3>, pack_rows<Fp8E5m2>},
-    {few<Rows<WideStrip<Floats>>>, few<Rows<Bf16Strip>>, few<Rows<Fp16Strip>>, few<Rows<Int8Strip>>,
-     few<Rows<Fp8Strip<Fp8E4m3>>>, few<Rows<Fp8Strip<Fp8E5m2>>>},
-    {block<Rows<WideStrip<Floats>>, RowOf<float>>, block<Rows<Bf16Strip>>, block<Rows<Fp16Strip>>, block<Rows<Int8Strip>>,
-     block<Rows<Fp8Strip<Fp8E4m3>>>, block<Rows<Fp8Strip<Fp8E5m2>>>},
-    pack_panels<Floats>,
-    1,
-    0,
-    {pack_wide<float>, pack_wide<Bf16>, pack_wide<Fp16>},
-    {plain<RowOf<float>>, plain<RowOf<Bf16>>, plain<RowOf<Fp16>>},
-    {widen<float>, widen<Bf16>, widen<Fp16>, widen_int8, widen_e4m3, widen<Fp8E5m2>},
-    {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
-    nullptr,
-    nullptr,
+    .width = kWidth,
+    .tile_rows = kTileRows,
+    .numbers = {1, 1, 1, 2, 1, 1},
+    .multiple = 1,
+    .pack = {pack_rows<float>, pack_bf16, pack_rows<Fp16>, pack_pairs<std::int8_t>, pack_rows<Fp8E4m3>, pack_rows<Fp8E5m2>},
+    .few = {few<Rows<WideStrip<Floats>>>, few<Rows<Bf16Strip>>, few<Rows<Fp16Strip>>, few<Rows<Int8Strip>>,
+            few<Rows<Fp8Strip<Fp8E4m3>>>, few<Rows<Fp8Strip<Fp8E5m2>>>},
+    .block = {block<Rows<WideStrip<Floats>>, RowOf<float>>, block<Rows<Bf16Strip>>, block<Rows<Fp16Strip>>, block<Rows<Int8Strip>>,
+              block<Rows<Fp8Strip<Fp8E4m3>>>, block<Rows<Fp8Strip<Fp8E5m2>>>},
+    .pack_a = pack_panels<Floats>,
+    .pack_wide = {pack_wide<float>, pack_wide<Bf16>, pack_wide<Fp16>},
+    .plain = {plain<RowOf<float>>, plain<RowOf<Bf16>>, plain<RowOf<Fp16>>},
+    .widen = {widen<float>, widen<Bf16>, widen<Fp16>, widen_int8, widen_e4m3, widen<Fp8E5m2>},
+    .narrow = {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
 };
 
 }  // namespace roofline::cpu

@@ -70,23 +70,21 @@ struct PairOfRows : Bf16Pairs {
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
-    kWidth,
-    kTileRows,
-    {0, 2, 0, 0, 2, 2},
-    1,
-    {nullptr, pack_pairs<std::uint16_t>, nullptr, nullptr, pack_fp8, pack_fp8},
-    {nullptr, few<Rows<WideStrip<Bf16Pairs>>>, nullptr, nullptr, few<Rows<Fp8Strip<Fp8E4m3>>>, few<Rows<Fp8Strip<Fp8E5m2>>>},
-    {nullptr, block<Rows<WideStrip<Bf16Pairs>>, PairOfRows>, nullptr, nullptr, block<Rows<Fp8Strip<Fp8E4m3>>>,
-     block<Rows<Fp8Strip<Fp8E5m2>>>},
-    pack_panels<Bf16Pairs>,
-    1,
-    0,
-    {nullptr, pack_strips<1>},
-    {nullptr, plain<PairOfRows>},
-    {nullptr, copy_words, nullptr, nullptr, widen_to_words<widen_e4m3>, widen_to_words<widen<Fp8E5m2>>},
-    {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
-    pair_words,
-    pair_rows<kWidth>,
+    .width = kWidth,
+    .tile_rows = kTileRows,
+    .numbers = {0, 2, 0, 0, 2, 2},
+    .multiple = 1,
+    .pack = {nullptr, pack_pairs<std::uint16_t>, nullptr, nullptr, pack_fp8, pack_fp8},
+    .few = {nullptr, few<Rows<WideStrip<Bf16Pairs>>>, nullptr, nullptr, few<Rows<Fp8Strip<Fp8E4m3>>>, few<Rows<Fp8Strip<Fp8E5m2>>>},
+    .block = {nullptr, block<Rows<WideStrip<Bf16Pairs>>, PairOfRows>, nullptr, nullptr, block<Rows<Fp8Strip<Fp8E4m3>>>,
+              block<Rows<Fp8Strip<Fp8E5m2>>>},
+    .pack_a = pack_panels<Bf16Pairs>,
+    .pack_wide = {nullptr, pack_strips<1>},
+    .plain = {nullptr, plain<PairOfRows>},
+    .widen = {nullptr, copy_words, nullptr, nullptr, widen_to_words<widen_e4m3>, widen_to_words<widen<Fp8E5m2>>},
+    .narrow = {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
+    .pair = pair_words,
+    .pair_rows = pair_rows<kWidth>,
 };
 
 }  // namespace roofline::cpu

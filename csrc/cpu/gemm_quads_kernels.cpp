@@ -18,22 +18,17 @@ struct ByteQuads {
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm_quads) = {
-    kWidth,
-    kTileRows,
-    {0, 0, 0, 4},
-    1,
-    {nullptr, nullptr, nullptr, pack_quads},
-    {nullptr, nullptr, nullptr, few<Rows<WideStrip<ByteQuads>>>},
-    {nullptr, nullptr, nullptr, block<Rows<WideStrip<ByteQuads>>>},
-    pack_panels<ByteQuads>,
-    1,
-    1,
-    {},
-    {},
-    {nullptr, nullptr, nullptr, copy_words},
-    {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
-    nullptr,
-    nullptr,
+    .width = kWidth,
+    .tile_rows = kTileRows,
+    .numbers = {0, 0, 0, 4},
+    .multiple = 1,
+    .pack = {nullptr, nullptr, nullptr, pack_quads},
+    .few = {nullptr, nullptr, nullptr, few<Rows<WideStrip<ByteQuads>>>},
+    .block = {nullptr, nullptr, nullptr, block<Rows<WideStrip<ByteQuads>>>},
+    .pack_a = pack_panels<ByteQuads>,
+    .int8_sums = 1,
+    .widen = {nullptr, nullptr, nullptr, copy_words},
+    .narrow = {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
 };
 
 }  // namespace roofline::cpu
