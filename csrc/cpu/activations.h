@@ -130,7 +130,7 @@ class GeluBy {
   __attribute__((always_inline)) V operator()(V x) const {
     const V size = each([&](Vec a) __attribute__((always_inline)) { return least_size(a, most_); }, x);
     const V part = each([&](Vec a) __attribute__((always_inline)) {
-      return fma(a, per_unit_, set1(12582912.0f));  // 1.5 2^23: the last bits are its number
+      return fma(a, per_unit_, set1(kToWhole));
     }, size);
     V g = each([&](Vec p) __attribute__((always_inline)) { return look_up(numbers_[kTerms - 1], p); }, part);
 #pragma GCC unroll 8

@@ -158,7 +158,7 @@ struct ByteProducts : InPlaceProducts<Int8> {
     }
     store(chunk.sum, add(sums[0], sums[1]));
     const Vec top = max(tops[0], tops[1]), inverse = div(set1(kMostWeight), top);
-    const Vec magic = set1(12582912.0f);  // 1.5 2^23: a sum with it holds a rounded number in its last bits
+    const Vec magic = set1(kToWhole);
     const __m512i half = _mm512_set1_epi32(0xFFFF), lower = _mm512_set1_epi32(0x00FF00FF);
     for (Index key = 0; key < keys.n; key += kBytes, s += kPart) {
       Vec words[kTile];

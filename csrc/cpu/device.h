@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "core/backend.h"
+#include "cpu/elements.h"
 #include "cpu/isa.h"
 #include "cpu/pool.h"
 #include "cpu/system.h"
 
 namespace roofline::cpu {
 
-constexpr std::int64_t kLineBytes = 64;  // a cache line
 
 enum class Pages : std::uint8_t {
   huge,   // where the system gives them, of 2 MiB and more

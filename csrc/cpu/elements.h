@@ -1,9 +1,11 @@
-// Elements of 16 bits as they lie in memory; registers hold them in fp32. cpu/simd/simd.h loads and stores them.
+// What memory holds: cache lines, and elements of 16 bits, which registers hold in fp32 and cpu/simd/simd.h loads and stores.
 #pragma once
 
 #include <cstdint>
 
 namespace roofline::cpu {
+
+constexpr std::int64_t kLineBytes = 64;  // a cache line
 
 struct Bf16 {
   std::uint16_t bits;

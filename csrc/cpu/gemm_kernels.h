@@ -103,19 +103,19 @@ struct GemmKernelsOf {
   int panel_multiple = 1;             // of the rows of packed a
   int int8_sums = 0;                  // rows of int32 behind the words of a strip of int8: with what sums begin
   // Strips in fp32 or, where bf16 has them, words of [inner, columns] at b, whose rows are `stride` apart; fp32, bf16, fp16.
-  void (*pack_wide[3])(const void* b, std::int64_t stride, Number* packed, std::int64_t columns, std::int64_t inner);
+  void (*pack_wide[3])(const void* b, std::int64_t stride, Number* packed, std::int64_t columns, std::int64_t inner) = {};
   // c [rows, columns] in c_stored, rows c_stride apart, = a [rows, inner] b, as it lies: up to kMostFewRows rows, a in fp32 or, where
   // bf16 has them, in words; fp32, bf16, fp16, or null.
   void (*plain[3])(const Number* a, const void* b, std::int64_t stride, void* c, std::int64_t c_stride, std::int64_t rows,
-                   std::int64_t columns, std::int64_t inner, Stored c_stored);
+                   std::int64_t columns, std::int64_t inner, Stored c_stored) = {};
   // Widens n numbers to fp32, or n words where a word holds several numbers. fp8_e4m3 is scaled by 2^8, as strips of it are read
   // scaled by 2^-8.
   void (*widen[kStored])(const void* x, Number* y, std::int64_t n);
   void (*narrow[3])(const Number* x, void* y, std::int64_t n);  // from fp32; [0] copies
   // Numbers of fp32 to words of bf16, rounded to nearest even; null where bf16 has none. pair: 2 n numbers one after the other to n
   // words. pair_rows: [2 n][width] to [n][width].
-  void (*pair)(const void* x, Number* y, std::int64_t n);
-  void (*pair_rows)(const float* x, float* y, std::int64_t n);
+  void (*pair)(const void* x, Number* y, std::int64_t n) = nullptr;
+  void (*pair_rows)(const float* x, float* y, std::int64_t n) = nullptr;
   bool own_sums = false;  // `block` has sums between blocks of inner in its workspace, not in c
 
   // Whether `block` reads words of a in place: the multiply-adds of few strips take no longer than packing a does. With more strips
@@ -138,7 +138,7 @@ using GemmKernels = GemmKernelsOf<float>;
 struct FixedPoint {
   int numbers;  // in a word: 2 of 16 bits, or 4 of 8 (weights of 8 bits then plus 128, packed as those of 4); 0: no kernel
   int digits;   // bytes that hold a number of a; 1 where it has 16 bits
-  void (*few)(const QuantizedPart&);
+  void (*few)(const QuantizedPart&);  // null: only tiles take what `fix` makes
   // a as rows of `digits` planes of words [groups, (group + 3) / 4 * 4 / numbers], filled up with 0, which times their scale in
   // scales[rows, groups, chunks] are a, and sums as those of add_up. What is not finite makes its sums NaN.
   void (*fix)(const float* a, std::uint32_t* words, float* scales, float* sums, std::int64_t rows, std::int64_t inner,

@@ -6,7 +6,7 @@
 #include "cpu/mixed_intensity_kernels.h"
 
 #include "cpu/isa.h"
-#include "cpu/simd/simd.h"
+#include "cpu/stream_vectors.h"
 
 namespace roofline::cpu {
 namespace {
@@ -16,26 +16,6 @@ constexpr int kTile = 20, kSums = 8;
 #else
 constexpr int kTile = 10, kSums = 4;
 #endif
-constexpr int kVectorBytes = kLanes == 1 ? 0 : kLanes * 4;
-constexpr int kLineBytes = 64;
-
-template <class T, int Bytes>
-struct VectorOf {
-  typedef T type __attribute__((vector_size(Bytes)));
-};
-template <class T>
-struct VectorOf<T, 0> {
-  typedef T type;  // the scalar set
-};
-template <class T>
-using V = typename VectorOf<T, kVectorBytes>::type;
-
-template <class X, class T>
-ROOFLINE_INLINE X get(const T* p) {
-  X x;
-  __builtin_memcpy(&x, p, sizeof x);
-  return x;
-}
 
 // Loads x, whatever the compiler thinks of its use.
 template <class X>
@@ -67,10 +47,6 @@ ROOFLINE_INLINE void advance(X (&y)[Size], X alpha, std::int64_t steps) {
       for (int i = 0; i < Size; ++i) y[i] = y[i] + y[i] * alpha;
   }
 }
-
-// Passes over the same values make the same rounding errors: sums go to fp64 this often, so that the errors do not grow with the
-// square of the passes.
-constexpr std::int64_t kPassesPerTotal = 32;
 
 // Adds the lanes of the sums, and begins them again.
 template <class T, class X, int Size>

@@ -36,14 +36,13 @@ void add_up(const float* a, float* sums, Index rows, Index inner, Index group, I
       }
 }
 
-// Every chunk of a as numbers of 16 bits times a scale, or of three digits, in planes. Adding 1.5 2^23 leaves a rounded number in
-// the last bits of a float.
+// Every chunk of a as numbers of 16 bits times a scale, or of digits, in planes.
 template <class B>
 void fix(const float* a, std::uint32_t* words, float* scales, float* sums, Index rows, Index inner, Index group, Index chunk) {
   constexpr int kDigits = Groups<B>::kDigits;
   using Digit = std::conditional_t<kDigits == 1, std::uint16_t, std::uint8_t>;
   constexpr float kUnits = kDigits == 1 ? 1 : kDigits == 2 ? kBase : kBase * kBase;  // of the first digit
-  const Vec magic = set1(12582912.0f);
+  const Vec magic = set1(kToWhole);
   const Index padded = (group + 3) / 4 * 4, plane = (inner + group - 1) / group * padded + QuantizedPart::kPadding * B::kNumbers;
   auto* to = reinterpret_cast<Digit*>(words);
   alignas(64) float all[kDigits][kMostChunk<B> + kLanes];
@@ -91,8 +90,8 @@ void fix(const float* a, std::uint32_t* words, float* scales, float* sums, Index
   }
 }
 
-template <class B>
-constexpr FixedPoint fixed = {B::kNumbers, B::kDigits, few<Groups<B>>, fix<B>};
+template <class B, void (*Few)(const QuantizedPart&) = few<Groups<B>>>
+constexpr FixedPoint fixed = {B::kNumbers, B::kDigits, Few, fix<B>};
 
 }  // namespace
 
@@ -105,7 +104,7 @@ extern const QuantizedKernels ROOFLINE_TABLE(quantized) = {
     {widen<Groups<Bytes>>, widen<Groups<Nibbles>>},
     add_up,
 #if defined(__AVX512VNNI__) || defined(ROOFLINE_SIMDE)
-    {{fixed<BytePairs>, fixed<ByteQuads<2>>, fixed<ByteQuads<3>>},
+    {{fixed<BytePairs>, fixed<ByteQuads<2>, nullptr>, fixed<ByteQuads<3>>},
      {fixed<NibblePairs>, fixed<NibbleQuads<2>>, fixed<NibbleQuads<3>>}},
 #else
     {{fixed<BytePairs>}, {fixed<NibblePairs>}},

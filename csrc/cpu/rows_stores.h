@@ -11,7 +11,6 @@
 namespace roofline::cpu {
 namespace {
 
-constexpr std::int64_t kLineBytes = 64;
 
 // What is `ahead` bytes later, into L2: the few buffers of L1's misses serve non-temporal stores too.
 template <int Level = 2, class X>

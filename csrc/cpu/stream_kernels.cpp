@@ -5,7 +5,7 @@
 
 #include "cpu/isa.h"
 #include "cpu/pace.h"
-#include "cpu/simd/simd.h"
+#include "cpu/stream_vectors.h"
 
 namespace roofline::cpu {
 namespace {
@@ -18,20 +18,6 @@ namespace {
 enum Access { kRead, kWrite, kCopy, kScale, kAdd, kTriad, kLoad };
 enum Store { kPlain, kNonTemporal, kPaced };
 
-constexpr int kVectorBytes = kLanes == 1 ? 0 : kLanes * 4;
-
-template <class T, int Bytes>
-struct VectorOf {
-  typedef T type __attribute__((vector_size(Bytes)));
-};
-template <class T>
-struct VectorOf<T, 0> {
-  typedef T type;  // the scalar set
-};
-
-template <class T>
-using V = typename VectorOf<T, kVectorBytes>::type;
-
 // Sums of a read. Cores load two or three vectors a cycle and add two, 3 to 4 cycles after each other; those that load three
 // (Golden Cove) take the third addition on a port that has only multiply-adds. So the later sums are 1 x + sum: with 32 vectors
 // a step, six sums of three additions and seven of two multiply-adds keep every chain below 12 cycles, and all of it fits 16
@@ -39,7 +25,6 @@ using V = typename VectorOf<T, kVectorBytes>::type;
 constexpr int kSums = 13;
 constexpr int kAdded = kLanes == 1 ? kSums : 6;
 
-constexpr int kLineBytes = 64;
 // Prefetches of a read: past the caches for every line (on Zen 3, 128 to 512 bytes ahead serve best with 8 streams, and 2048 lose
 // a tenth), or to L2 for one line in four, which leaves the buffers of L1's misses to the hardware's prefetchers.
 template <Prefetch Kind>
@@ -54,13 +39,6 @@ ROOFLINE_INLINE X unfused(X product) {
   asm("" : "+v"(product));
 #endif
   return product;
-}
-
-template <class X, class T>
-ROOFLINE_INLINE X get(const T* p) {
-  X x;
-  __builtin_memcpy(&x, p, sizeof x);
-  return x;
 }
 
 template <bool NonTemporal, class X, class T>
@@ -134,10 +112,6 @@ ROOFLINE_INLINE void load_only(const T* p) {
   asm volatile("" : : "m"(x));
 #endif
 }
-
-// Passes over the same values make the same rounding errors. So that they do not grow with the square of the passes, sums go to
-// fp64 this often: 20 cycles, which are lost among the loads of 32 passes.
-constexpr std::int64_t kPassesPerTotal = 32;
 
 template <class T>
 struct Totals {

@@ -34,7 +34,7 @@ ROOFLINE_INLINE void narrow(const Fp8E5m2*, const Numbers& x, Bytes& y) { narrow
 ROOFLINE_INLINE void narrow(const Int8*, const Numbers& x, Bytes& y) {
   const Numbers number = x == x ? x : Numbers{};
   const Numbers low = number > -128.0f ? number : Numbers{} - 128.0f, kept = low < 127.0f ? low : Numbers{} + 127.0f;
-  const Numbers shifted = kept + 12582912.0f;  // 1.5 2^23: the whole number is in the last bits
+  const Numbers shifted = kept + kToWhole;
   y = __builtin_convertvector(__builtin_bit_cast(Words, shifted), Bytes);
 }
 

@@ -75,10 +75,10 @@ ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
 
 #include "cpu/simd/exp2_polynomial.h"
 
-// 2^x for x <= 126, at least 2^-125. Adding 1.5 2^23 rounds x to a whole number and leaves it in the low mantissa bits.
+// 2^x for x <= 126, at least 2^-125.
 template <class T = float>
 ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
-  const Vec magic = set1(12582912.0f);
+  const Vec magic = set1(kToWhole);
   const Vec clamped = max(set1(-125.0f), x);
   const Vec shifted = add(clamped, magic);
   const int32x4_t bits = vreinterpretq_s32_f32(exp2_polynomial<T>(sub(clamped, sub(shifted, magic))));

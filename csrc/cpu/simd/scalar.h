@@ -77,12 +77,12 @@ ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
 
 #include "cpu/simd/exp2_polynomial.h"
 
-// 2^x for x <= 126, at least 2^-125. Adding 1.5 2^23 rounds x to a whole number and leaves it in the low mantissa bits.
+// 2^x for x <= 126, at least 2^-125.
 template <class T = float>
 ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
   const Vec clamped = max(-125.0f, x);  // in this order a NaN stays one
-  const Vec shifted = clamped + 12582912.0f;
-  Vec power = exp2_polynomial<T>(clamped - (shifted - 12582912.0f));
+  const Vec shifted = clamped + kToWhole;
+  Vec power = exp2_polynomial<T>(clamped - (shifted - kToWhole));
   std::uint32_t bits, whole;
   __builtin_memcpy(&bits, &power, sizeof bits);
   __builtin_memcpy(&whole, &shifted, sizeof whole);

@@ -24,6 +24,9 @@ namespace {
 // NaNs. inexact: the same, and of two bf16 that are equally near either is right.
 enum class Rounded { any, of_bf16, inexact };
 
+// Added to a number of at most 2^22, leaves it rounded to a whole one in the last bits.
+constexpr float kToWhole = 0x1.8p23f;
+
 }  // namespace
 
 // This header's functions are always inlined, so that no copy compiled for a wider set can be shared with a narrower one.
