@@ -15,6 +15,11 @@ struct Unsupported : Error {
   using Error::Error;
 };
 
+// Throws Unsupported where there is a reason.
+inline void refuse(const std::string& op, const std::string& reason) {
+  if (!reason.empty()) throw Unsupported(op + ": " + reason);
+}
+
 struct OutOfMemory : Error {
   using Error::Error;
 };

@@ -319,9 +319,9 @@ Bound split_kv(const AttentionTask& task, Device& device) {
   if (task.dtype == DType::fp64) return split_in(task, device, choose<DecodeKernels<double>>(ROOFLINE_TABLES(decode_doubles)));
   const bool even = task.head_dim % 2 == 0 && task.rope_dim % 2 == 0;
   const bool pays = task.kv_dtype != DType::int8 || task.rows > 1;  // one row of int8 is read faster through fp32
-  const auto* const pairs = ROOFLINE_HAVE_avx512_bf16 ? &decode_pairs_avx512_bf16 : nullptr;
-  if (pairs && task.dtype == DType::bf16 && even && pays && has_fast_bf16_pairs() && pairs->attend[cache_of(task)])
-    return split_in<float>(task, device, {Isa::avx512_bf16, pairs});
+  if (ROOFLINE_HAVE_avx512_bf16 && task.dtype == DType::bf16 && even && pays && has_fast_bf16_pairs() &&
+      decode_pairs_avx512_bf16.attend[cache_of(task)])
+    return split_in<float>(task, device, {Isa::avx512_bf16, &decode_pairs_avx512_bf16});
   return split_in(task, device, choose<DecodeKernels<float>>(ROOFLINE_TABLES(decode)));
 }
 

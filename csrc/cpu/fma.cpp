@@ -98,8 +98,7 @@ Bound bound(const Fma& problem, Device& device, const FmaKernel& chosen, const s
 }
 
 Bound registers(const Fma& problem, Device& device) {
-  if (!problem.isa.empty())
-    if (const std::string reason = lacks(problem.isa); !reason.empty()) throw Unsupported("fma: " + reason);
+  if (!problem.isa.empty()) refuse("fma", lacks(problem.isa));
   for (const auto& [isa, table] : fma_tables())
     if (has(isa) && of(*table, problem).run && (problem.isa.empty() || problem.isa == name(isa)))
       return bound(problem, device, of(*table, problem), "registers", name(isa));
@@ -114,9 +113,8 @@ Bound with_operands(const Fma& problem, Device& device, const char* implementati
     throw Unsupported("fma: " + problem.isa + " takes no operands from memory here; leave isa empty");
   if (problem.pattern != Fma::Pattern::fma)
     throw Unsupported("fma: a tile instruction has no addition beside it; use pattern='fma'");
-  const FmaOperandKernels* const kernels = ROOFLINE_HAVE_amx ? &fma_operands_amx : nullptr;
-  if (!kernels) throw Unsupported("fma: this build has no kernels of amx; its compiler or assembler was too old");
-  const FmaKernel& kernel = problem.dtype == DType::bf16 ? kernels->bf16 : kernels->int8;
+  if (!ROOFLINE_HAVE_amx) throw Unsupported("fma: this build has no kernels of amx; its compiler or assembler was too old");
+  const FmaKernel& kernel = problem.dtype == DType::bf16 ? fma_operands_amx.bf16 : fma_operands_amx.int8;
   constexpr std::int64_t kPair = FmaOperands::kPairBytes;
   const std::int64_t left_pairs = std::max<std::int64_t>(1, left_bytes / kPair);
   const std::int64_t right_pairs = std::max<std::int64_t>(1, in_l1(device) / kPair);

@@ -14,8 +14,7 @@ using ops::MixedIntensity;
 constexpr std::pair<Isa, const MixedIntensityKernels*> kTables[] = ROOFLINE_TABLES(mixed_intensity);
 
 Bound bind(const MixedIntensity& problem, Device& device) {
-  if (!problem.isa.empty())
-    if (const std::string reason = lacks(problem.isa); !reason.empty()) throw Unsupported("mixed_intensity: " + reason);
+  if (!problem.isa.empty()) refuse("mixed_intensity", lacks(problem.isa));
   const MixedIntensityKernels* table = nullptr;
   std::string isa;
   for (const auto& [candidate, kernels] : kTables) {

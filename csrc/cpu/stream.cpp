@@ -14,8 +14,7 @@ using ops::Stream;
 Choice<StreamKernels> choose_for(const Stream& problem) {
   if (problem.stride != 1 && !problem.isa.empty() && problem.isa != "scalar")
     throw Unsupported("stream: strided loads are scalar ones; leave isa empty, not " + problem.isa);
-  if (!problem.isa.empty())
-    if (const std::string reason = lacks(problem.isa); !reason.empty()) throw Unsupported("stream: " + reason);
+  if (!problem.isa.empty()) refuse("stream", lacks(problem.isa));
   for (const auto& [isa, table] : std::initializer_list<std::pair<Isa, const StreamKernels*>>ROOFLINE_TABLES(stream))
     if (has(isa) && (problem.isa.empty() || problem.isa == name(isa)) && (problem.stride == 1 || table->strided[0]))
       return {isa, table};

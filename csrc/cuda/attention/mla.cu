@@ -44,22 +44,18 @@ Bound mla(const MlaDecode& problem, Device& device) {
     throw Unsupported("mla_decode: split_kv takes a cache in the dtype of the queries, without scales; got queries of " +
                       name(problem.dtype) + ", c of " + name(problem.cache_dtype) + ", rotated keys of " +
                       name(problem.rope_dtype) + " and scale_block " + std::to_string(problem.scale_block));
-  const std::string reason =
-      mla_refuses(problem.kv_lora_rank, problem.qk_rope_head_dim, problem.seq_kv, problem.batch * problem.heads * problem.seq_q);
-  if (!reason.empty()) throw Unsupported("mla_decode: " + reason);
+  refuse("mla_decode", mla_refuses(problem.kv_lora_rank, problem.qk_rope_head_dim, problem.seq_kv,
+                                   problem.batch * problem.heads * problem.seq_q));
   if (std::optional<Bound> newer = bind_mla_decode_wgmma(problem, device)) return std::move(*newer);
   const Properties& gpu = device.properties();
-  const auto buffers = [&](auto shape) {
-    return plan_buffers(decltype(shape)::kFixedBytes, decltype(shape)::kSlotBytes, kMostSlots, 1, gpu.shared_bytes_per_sm,
-                        gpu.shared_bytes_per_block);
-  };
   // 64 rows and steps of 32 keys where shared memory holds them, else 32 and 16.
   using Large = MlaShape<4, 2>;
   using Lean = MlaShape<2, 1>;
-  if (const Buffers large = buffers(Large{}); large.slots > 0) return mla_with<T, Large>(problem, device, large);
-  if (const Buffers lean = buffers(Lean{}); lean.slots > 0) return mla_with<T, Lean>(problem, device, lean);
-  throw Unsupported("mla_decode: split_kv needs " + std::to_string(Lean::kFixedBytes + 2 * Lean::kSlotBytes) +
-                    " bytes of shared memory, this GPU gives a block " + std::to_string(gpu.shared_bytes_per_block));
+  const Buffers large = plan_buffers(Large::kFixedBytes, Large::kSlotBytes, kMostSlots, 1, gpu.shared_bytes_per_sm,
+                                     gpu.shared_bytes_per_block);
+  if (large.slots > 0) return mla_with<T, Large>(problem, device, large);
+  return mla_with<T, Lean>(problem, device, need_buffers("mla_decode: split_kv", Lean::kFixedBytes, Lean::kSlotBytes, kMostSlots, 1,
+                                                         gpu.shared_bytes_per_sm, gpu.shared_bytes_per_block));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/error.h"
 #include "core/random.h"
 #include "cuda/plan.h"
 
@@ -98,6 +99,15 @@ constexpr Buffers plan_buffers(std::int64_t fixed_bytes, std::int64_t slot_bytes
     if (room >= fixed_bytes && slots >= 2) return {slots, blocks, fixed_bytes + slots * slot_bytes};
   }
   return {};
+}
+
+// The same; throws Unsupported where not even two fit. kernel: as the error calls it.
+inline Buffers need_buffers(const std::string& kernel, std::int64_t fixed_bytes, std::int64_t slot_bytes, int most,
+                            int blocks_by_registers, std::int64_t shared_per_sm, std::int64_t shared_per_block) {
+  const Buffers buffers = plan_buffers(fixed_bytes, slot_bytes, most, blocks_by_registers, shared_per_sm, shared_per_block);
+  if (buffers.slots > 0) return buffers;
+  throw Unsupported(kernel + " needs " + std::to_string(fixed_bytes + 2 * slot_bytes) +
+                    " bytes of shared memory, this GPU gives a block " + std::to_string(shared_per_block));
 }
 
 // More tiles under way than this hide no further latency.

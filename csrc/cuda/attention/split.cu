@@ -42,11 +42,8 @@ template <class Arithmetic>
 Bound split_with(const Decode& problem, Device& device) {
   using Shape = typename Arithmetic::Shape;
   const Properties& gpu = device.properties();
-  const Buffers buffers = plan_buffers(Shape::kFixedBytes, Shape::kSlotBytes, kMostSplitSlots, Shape::kBlocks,
-                                       gpu.shared_bytes_per_sm, gpu.shared_bytes_per_block);
-  if (buffers.slots == 0)
-    throw Unsupported(std::string(problem.op) + ": split_kv needs " + std::to_string(Shape::kFixedBytes + 2 * Shape::kSlotBytes) +
-                      " bytes of shared memory, this GPU gives a block " + std::to_string(gpu.shared_bytes_per_block));
+  const Buffers buffers = need_buffers(std::string(problem.op) + ": split_kv", Shape::kFixedBytes, Shape::kSlotBytes,
+                                       kMostSplitSlots, Shape::kBlocks, gpu.shared_bytes_per_sm, gpu.shared_bytes_per_block);
 
   const std::int64_t rows = problem.rows();
   SplitWork work;
@@ -79,9 +76,8 @@ template <class T>
 Bound split(const Decode& problem, Device& device) {
   constexpr bool kWhole = std::is_same_v<T, float>;
   const std::int64_t element_bytes = problem.cache != Cache::same ? 1 : kWhole ? 4 : 2;
-  const std::string reason = split_refuses(problem.head_dim, problem.seq_q, element_bytes, problem.page_size, problem.keys,
-                                           problem.batch * problem.kv_heads * problem.rows());
-  if (!reason.empty()) throw Unsupported(std::string(problem.op) + ": " + reason);
+  refuse(problem.op, split_refuses(problem.head_dim, problem.seq_q, element_bytes, problem.page_size, problem.keys,
+                                   problem.batch * problem.kv_heads * problem.rows()));
   if constexpr (kWhole) {
     if (problem.head_dim > 128) return split_with<SplitFma<FmaShape<256, 8>>>(problem, device);
     return problem.head_dim > 64 ? split_fma<128>(problem, device) : split_fma<64>(problem, device);

@@ -34,8 +34,7 @@ TiledWork tiled_work(const Attention& problem, const Device& device, std::int64_
   const std::int64_t kv_bytes = 2 * problem.seq_kv * problem.head_dim * element_bytes;
   work.tiling = plan_queries(problem.batch * problem.heads, problem.batch * problem.kv_heads, problem.seq_q, kv_bytes, block_q,
                              device.properties().l2_bytes);
-  if (const std::string reason = size_refuses("tiled", problem.seq_kv, work.tiling); !reason.empty())
-    throw Unsupported("attention: " + reason);
+  refuse("attention", size_refuses("tiled", problem.seq_kv, work.tiling));
   work.seq_q = static_cast<int>(problem.seq_q), work.seq_kv = static_cast<int>(problem.seq_kv);
   work.head_dim = static_cast<int>(problem.head_dim), work.causal = problem.causal;
   work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));
@@ -65,11 +64,8 @@ template <class T, class Shape>
 Bound tiled_with(const Attention& problem, Device& device) {
   TiledWork work = tiled_work(problem, device, 2, Shape::kBlockQ);
   const Properties& gpu = device.properties();
-  const Buffers buffers = plan_buffers(Shape::kQueryBytes, Shape::kSlotBytes, Shape::kMostSlots, 2, gpu.shared_bytes_per_sm,
-                                       gpu.shared_bytes_per_block);
-  if (buffers.slots == 0)
-    throw Unsupported("attention: tiled needs " + std::to_string(Shape::kQueryBytes + 2 * Shape::kSlotBytes) +
-                      " bytes of shared memory, this GPU gives a block " + std::to_string(gpu.shared_bytes_per_block));
+  const Buffers buffers = need_buffers("attention: tiled", Shape::kQueryBytes, Shape::kSlotBytes, Shape::kMostSlots, 2,
+                                       gpu.shared_bytes_per_sm, gpu.shared_bytes_per_block);
   work.slots = buffers.slots;
   return launch_tiled<Shape>(tiled_kernel<T, Shape>, work, device, buffers.shared_bytes, buffers.slots * Shape::kTogether, "mma");
 }
@@ -77,8 +73,7 @@ Bound tiled_with(const Attention& problem, Device& device) {
 template <class T>
 Bound tiled(const Attention& problem, Device& device) {
   problem.refuse_logsumexp("tiled");
-  if (const std::string reason = head_refuses("tiled", problem.head_dim, 2); !reason.empty())
-    throw Unsupported("attention: " + reason);
+  refuse("attention", head_refuses("tiled", problem.head_dim, 2));
   if (problem.head_dim <= 64) return tiled_with<T, TiledFor64>(problem, device);
   if (problem.head_dim <= 128) return tiled_with<T, TiledFor128>(problem, device);
   return tiled_with<T, TiledFor256>(problem, device);
@@ -92,8 +87,7 @@ Bound fp32_with(const Attention& problem, Device& device) {
 
 Bound tiled_fp32(const Attention& problem, Device& device) {
   problem.refuse_logsumexp("tiled");
-  if (const std::string reason = head_refuses("tiled", problem.head_dim, 4); !reason.empty())
-    throw Unsupported("attention: " + reason);
+  refuse("attention", head_refuses("tiled", problem.head_dim, 4));
   if (problem.head_dim <= 64) return fp32_with<Fp32Shape<64, 128>>(problem, device);
   if (problem.head_dim <= 128) return fp32_with<Fp32Shape<128, 128>>(problem, device);
   return fp32_with<Fp32Shape<256, 64>>(problem, device);

@@ -39,11 +39,8 @@ void add_product(Bound& bound, const char* step, GroupedWork work, std::int64_t 
   const auto kernel = grouped_kernel<T, Shape>;
   const Properties& gpu = device.properties();
   const int most_blocks = Shape::kRows == 16 ? 3 : 2;
-  const Buffers buffers =
-      plan_buffers(0, Shape::kSlotBytes, kMostSlots, most_blocks, gpu.shared_bytes_per_sm, gpu.shared_bytes_per_block);
-  if (buffers.slots == 0)
-    throw Unsupported("grouped_matmul: tiled needs " + std::to_string(2 * Shape::kSlotBytes) +
-                      " bytes of shared memory, this GPU gives a block " + std::to_string(gpu.shared_bytes_per_block));
+  const Buffers buffers = need_buffers("grouped_matmul: tiled", 0, Shape::kSlotBytes, kMostSlots, most_blocks,
+                                       gpu.shared_bytes_per_sm, gpu.shared_bytes_per_block);
   work.slots = buffers.slots;
   allow_shared(device, kernel, buffers.shared_bytes);
   const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, static_cast<std::size_t>(buffers.shared_bytes));

@@ -34,8 +34,7 @@ Bound bind_with(const Attention& problem, Device& device) {
   WarpSpecializedWork work;
   work.out = problem.out, work.logsumexp = problem.logsumexp, work.head_dim = static_cast<int>(problem.head_dim);
   work.tiling = plan_queries(problem.batch * problem.heads, kv_heads, problem.seq_q, kv_bytes, Shape::kBlockQ, gpu.l2_bytes);
-  if (const std::string reason = size_refuses("warp_specialized", problem.seq_kv, work.tiling); !reason.empty())
-    throw Unsupported("attention: " + reason);
+  refuse("attention", size_refuses("warp_specialized", problem.seq_kv, work.tiling));
   work.seq_q = static_cast<int>(problem.seq_q), work.seq_kv = static_cast<int>(problem.seq_kv), work.causal = problem.causal;
   work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));
 
@@ -80,8 +79,7 @@ Bound bind(const Attention& problem, Device& device) {
 }  // namespace
 
 Bound bind_attention_warp_specialized(const Attention& problem, Device& device) {
-  if (const std::string reason = head_refuses("warp_specialized", problem.head_dim, 2); !reason.empty())
-    throw Unsupported("attention: " + reason);
+  refuse("attention", head_refuses("warp_specialized", problem.head_dim, 2));
   if (!aligned(problem.q, problem.k, problem.v, problem.out))
     throw Unsupported("attention: warp_specialized takes tensors that begin at multiples of 16 bytes; copy them, or use naive");
   return problem.dtype == DType::bf16 ? bind<Bf16>(problem, device) : bind<Fp16>(problem, device);
