@@ -125,12 +125,6 @@ Bound softmax_of_clusters(const ops::Softmax& problem, Device& device, const Clu
   return bound;
 }
 
-// The kernel that a plan asks for, of those that keep few vectors of a row, that keep more, and that loop.
-template <class Rows>
-Rows* planned(const RowPlan& plan, Rows* few, Rows* more, Rows* looped) {
-  return !plan.kept ? looped : plan.chunks <= kFewChunks ? few : more;
-}
-
 template <class T>
 Bound softmax(const ops::Softmax& problem, Device& device) {
   const Chosen chosen = choose(problem, 0, {problem.y}, {}, kKeptChunks);
@@ -138,8 +132,7 @@ Bound softmax(const ops::Softmax& problem, Device& device) {
     if (const auto launch = ClusterLaunch<T>::of(problem, device); launch.plan.blocks > 0)
       return softmax_of_clusters<T>(problem, device, launch);
   Bound bound = bind_rows("fused", "softmax", problem, device, chosen, problem.row_bytes(),
-                          planned(chosen.plan, softmax_kept<T, kFewChunks>, softmax_kept<T, kKeptChunks>, softmax_looped<T>),
-                          in<T>(problem.x), out<T>(problem.y));
+                          softmax_of<T>(chosen.plan), in<T>(problem.x), out<T>(problem.y));
   bound.plan.set("exponentials_kept", chosen.plan.kept);
   return bound;
 }
@@ -148,9 +141,7 @@ template <class T>
 Bound rms_norm(const ops::RmsNorm& problem, Device& device) {
   const Chosen chosen = choose(problem, problem.eps, {problem.y}, {problem.weight}, kKeptChunks);
   return bind_rows("fused", "rms_norm", problem, device, chosen, problem.row_bytes(),
-                   planned(chosen.plan, rms_norm_kept<T, false, kFewChunks>, rms_norm_kept<T, false, kKeptChunks>,
-                           rms_norm_looped<T, false>),
-                   in<T>(problem.x), in<T>(problem.weight), out<T>(nullptr), out<T>(problem.y));
+                   rms_norm_of<T>(chosen.plan), in<T>(problem.x), in<T>(problem.weight), out<T>(nullptr), out<T>(problem.y));
 }
 
 template <class T>
@@ -165,8 +156,8 @@ template <class T>
 Bound layer_norm(const ops::LayerNorm& problem, Device& device) {
   const Chosen chosen = choose(problem, problem.eps, {problem.y}, {problem.weight, problem.bias}, kKeptChunks);
   return bind_rows("two_pass", "layer_norm", problem, device, chosen, problem.row_bytes(),
-                   planned(chosen.plan, layer_norm_kept<T, kFewChunks>, layer_norm_kept<T, kKeptChunks>, layer_norm_looped<T>),
-                   in<T>(problem.x), in<T>(problem.weight), in<T>(problem.bias), out<T>(problem.y));
+                   layer_norm_of<T>(chosen.plan), in<T>(problem.x), in<T>(problem.weight), in<T>(problem.bias),
+                   out<T>(problem.y));
 }
 
 template <class T>

@@ -307,4 +307,24 @@ __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks) bias_relu_rows(con
   });
 }
 
+// -- which of them ------------------------------------------------------------------------------------------------------------
+
+// The kernel that a plan asks for, of those that keep few vectors of a row, that keep more, and that loop.
+template <class Rows>
+Rows* planned(const RowPlan& plan, Rows* few, Rows* more, Rows* looped) {
+  return !plan.kept ? looped : plan.chunks <= kFewChunks ? few : more;
+}
+template <class T>
+auto softmax_of(const RowPlan& plan) {
+  return planned(plan, softmax_kept<T, kFewChunks>, softmax_kept<T, kKeptChunks>, softmax_looped<T>);
+}
+template <class T>
+auto rms_norm_of(const RowPlan& plan) {
+  return planned(plan, rms_norm_kept<T, false, kFewChunks>, rms_norm_kept<T, false, kKeptChunks>, rms_norm_looped<T, false>);
+}
+template <class T>
+auto layer_norm_of(const RowPlan& plan) {
+  return planned(plan, layer_norm_kept<T, kFewChunks>, layer_norm_kept<T, kKeptChunks>, layer_norm_looped<T>);
+}
+
 }  // namespace roofline::cuda
