@@ -20,6 +20,7 @@
 #include "cuda/rows/softmax_cluster.cuh"
 #include "cuda/rows/tokens_kernels.cuh"
 #include "emulated_gpu.h"
+#include "guarded.h"
 #include "reference.h"
 
 namespace {
@@ -36,14 +37,11 @@ constexpr double eps_of = sizeof(T) == 4              ? 0x1p-23
                           : std::is_same_v<T, __half> ? 0x1p-10
                                                       : 0x1p-7;
 
-// A tensor `shift` elements behind a multiple of 64 bytes, with guard zones.
+// A tensor of any element, `shift` of them past a cache line.
 template <class T>
-struct Guarded {
-  explicit Guarded(std::int64_t elements, int shift = 0) : count(elements), bytes((elements + shift) * sizeof(T) + 192) {
-    memory.reset(static_cast<unsigned char*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)));
-    std::memset(memory.get(), 0xA5, bytes);
-    data = reinterpret_cast<T*>(memory.get() + 64) + shift;
-  }
+struct Guarded : roofline::cpu::Guarded<T> {
+  explicit Guarded(std::int64_t elements, int shift = 0)
+      : roofline::cpu::Guarded<T>(elements, shift), count(elements), data(roofline::cpu::Guarded<T>::data()) {}
   Guarded& random(unsigned seed, double scale = 1.7) {
     std::mt19937 generator(seed);
     std::uniform_real_distribution<float> any(static_cast<float>(-scale), static_cast<float>(scale));
@@ -56,18 +54,7 @@ struct Guarded {
     for (std::int64_t i = 0; i < count; ++i) all.push_back((*this)[i]);
     return all;
   }
-  bool intact() const {
-    const auto* first = reinterpret_cast<unsigned char*>(data);
-    const auto* last = reinterpret_cast<unsigned char*>(data + count);
-    return std::all_of(static_cast<const unsigned char*>(memory.get()), first, [](unsigned char c) { return c == 0xA5; }) &&
-           std::all_of(last, static_cast<const unsigned char*>(memory.get()) + bytes, [](unsigned char c) { return c == 0xA5; });
-  }
-  struct Free {
-    void operator()(unsigned char* p) const { std::free(p); }
-  };
   std::int64_t count;
-  std::size_t bytes;
-  std::unique_ptr<unsigned char, Free> memory;
   T* data;
 };
 
@@ -113,23 +100,6 @@ void both(const RowCase& c, const void* x, const void* y, int kept_chunks, Launc
   }
 }
 
-// As rows.cu chooses.
-template <class T>
-auto softmax_of(const RowPlan& plan) {
-  const auto few = softmax_kept<T, kFewChunks>, more = softmax_kept<T, kKeptChunks>, looped = softmax_looped<T>;
-  return !plan.kept ? looped : plan.chunks <= kFewChunks ? few : more;
-}
-template <class T>
-auto rms_norm_of(const RowPlan& plan) {
-  const auto few = rms_norm_kept<T, false, kFewChunks>, more = rms_norm_kept<T, false, kKeptChunks>;
-  return !plan.kept ? rms_norm_looped<T, false> : plan.chunks <= kFewChunks ? few : more;
-}
-template <class T>
-auto layer_norm_of(const RowPlan& plan) {
-  const auto few = layer_norm_kept<T, kFewChunks>, more = layer_norm_kept<T, kKeptChunks>, looped = layer_norm_looped<T>;
-  return !plan.kept ? looped : plan.chunks <= kFewChunks ? few : more;
-}
-
 TYPED_TEST(Rows, Softmax) {
   using T = TypeParam;
   for (const RowCase& c : row_cases()) {
@@ -148,7 +118,7 @@ TYPED_TEST(Rows, Softmax) {
           ASSERT_NEAR(y[row * c.columns + i], want, 4 * eps_of<T> * (want + 1e-3)) << row << " " << i;
         }
       }
-      ASSERT_TRUE(y.intact());
+      ASSERT_TRUE(y.guarded());
     };
     both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
       const RowsWork work = work_for<T>(c, plan, x.data, y.data);
@@ -196,7 +166,7 @@ TYPED_TEST(Rows, Normalisations) {
       for (std::int64_t row = 0; row < c.rows; ++row)
         for (std::int64_t i = 0; i < c.columns; ++i)
           ASSERT_NEAR(y[row * c.columns + i], want(row, i), slack * eps_of<T> * (1 + std::abs(want(row, i)))) << row << " " << i;
-      ASSERT_TRUE(y.intact());
+      ASSERT_TRUE(y.guarded());
     };
     std::vector<double> mean(c.rows), scale(c.rows), root(c.rows);
     for (std::int64_t row = 0; row < c.rows; ++row) {
@@ -236,7 +206,7 @@ TYPED_TEST(Rows, Normalisations) {
       }
       compare([&](std::int64_t row, std::int64_t i) { return total[row * c.columns + i] * root[row] * weight[i]; }, 4);
       for (std::int64_t i = 0; i < c.rows * c.columns; ++i) ASSERT_EQ(residual[i], total[i]);
-      ASSERT_TRUE(residual.intact());
+      ASSERT_TRUE(residual.guarded());
     });
   }
 }
@@ -274,7 +244,7 @@ void check_map(double (*want)(double), double slack) {
                        Run<T>(x.data, n, vectors));
       for (int i = 0; i < n; ++i)
         ASSERT_NEAR(y[i], want(x[i]), slack * eps_of<T> * (0.1 + std::abs(want(x[i])))) << n << " " << i << " " << x[i];
-      ASSERT_TRUE(y.intact());
+      ASSERT_TRUE(y.guarded());
     }
 }
 
@@ -286,7 +256,7 @@ TYPED_TEST(Rows, Elements) {
   const std::vector<T> before(own.data, own.data + 4099);
   emulated::launch(5, kElementThreads, map_kernel<Relu, T>, own.data, own.data, Run<T>(own.data, 4099, true));
   for (int i = 0; i < 4099; ++i) ASSERT_EQ(own[i], std::max(to_float(before[i]), 0.f)) << i;
-  ASSERT_TRUE(own.intact());
+  ASSERT_TRUE(own.guarded());
   check_map<GeluErf, T>(reference::gelu, 8);
   check_map<GeluTanh, T>(reference::gelu_tanh, 8);
   for (const int shift : {0, 1}) {
@@ -298,7 +268,7 @@ TYPED_TEST(Rows, Elements) {
       const double want = reference::silu(gate[i]) * up[i];
       ASSERT_NEAR(y[i], want, 4 * eps_of<T> * (0.1 + std::abs(want)));
     }
-    ASSERT_TRUE(y.intact());
+    ASSERT_TRUE(y.guarded());
   }
   // Halves of longer rows: columns that fill vectors and that do not.
   for (const std::int64_t columns : {std::int64_t{9}, std::int64_t{64}, std::int64_t{5000}, std::int64_t{8192}}) {
@@ -312,7 +282,7 @@ TYPED_TEST(Rows, Elements) {
         const double want = reference::silu(both[row * 2 * columns + columns + i]) * both[row * 2 * columns + i];
         ASSERT_NEAR(y[row * columns + i], want, 4 * eps_of<T> * (0.1 + std::abs(want))) << row << " " << i;
       }
-    ASSERT_TRUE(y.intact());
+    ASSERT_TRUE(y.guarded());
   }
 }
 
@@ -341,7 +311,7 @@ TYPED_TEST(Rows, Probabilities) {
           ASSERT_NEAR(p[i * seq_kv + j], want, 4 * eps_of<T> * want + 1e-7) << causal << " " << seq_kv << " " << i << " " << j;
         }
       }
-      ASSERT_TRUE(p.intact());
+      ASSERT_TRUE(p.guarded());
     }
 }
 
@@ -388,7 +358,7 @@ TYPED_TEST(Rows, NaiveAttention) {
           ASSERT_NEAR(out[row * c.head_dim + d], want[d], eps_of<T> * std::abs(want[d]) + 3e-6) << head << " " << i << " " << d;
         for (std::int64_t j = seen; j < c.seq_kv; ++j) ASSERT_TRUE(std::isnan(scores[row * c.seq_kv + j])) << "a masked score";
       }
-    ASSERT_TRUE(out.intact() && scores.intact());
+    ASSERT_TRUE(out.guarded() && scores.guarded());
   }
 }
 
@@ -536,7 +506,7 @@ TYPED_TEST(Rows, ConvertToEveryDtype) {
       emulated::launch(2, kElementThreads, convert_kernel, AnyTensor{x.data, dtype_of<T>}, AnyTensor{y.data, dtype_of<U>},
                        std::int64_t{4003}, groups);
       for (int i = 0; i < 4003; ++i) ASSERT_EQ(y[i], to_float(from_float<U>(static_cast<float>(x[i]))));
-      ASSERT_TRUE(y.intact());
+      ASSERT_TRUE(y.guarded());
     }
   };
   to(0.f), to(__half{}), to(__nv_bfloat16{});
@@ -569,7 +539,7 @@ void check_adam(bool master, bool decayed, bool vectors) {
       ASSERT_NEAR(kept[i], p1, 2e-6 * (1 + std::abs(p1))) << i;
     }
   }
-  EXPECT_TRUE(p.intact() && g.intact() && m.intact() && v.intact() && kept.intact());
+  EXPECT_TRUE(p.guarded() && g.guarded() && m.guarded() && v.guarded() && kept.guarded());
 }
 
 TEST(Adam, EveryCombinationThatDiffers) {
@@ -603,7 +573,7 @@ void check_rope(int tokens, int heads, int kv_heads, int half) {
           ASSERT_NEAR(now[at], x * c - y * s, 4 * eps_of<T>) << token << " " << head << " " << i;
           ASSERT_NEAR(now[at + half], y * c + x * s, 4 * eps_of<T>) << token << " " << head << " " << i;
         }
-    ASSERT_TRUE(now.intact());
+    ASSERT_TRUE(now.guarded());
   };
   check(q, q0, heads);
   check(k, k0, kv_heads);
@@ -671,7 +641,7 @@ void check_combine(int tokens, int per_token, int routed, int d_model) {
         want += (j < routed ? gates[token * routed + j] : 1.f) * rows[places[token * per_token + j] * d_model + d];
       ASSERT_NEAR(out[token * d_model + d], want, 8 * eps_of<T> * (0.5 + std::abs(want))) << token << " " << d;
     }
-  ASSERT_TRUE(out.intact());
+  ASSERT_TRUE(out.guarded());
 }
 
 TYPED_TEST(Rows, Combine) {
@@ -726,7 +696,7 @@ void check_topk(int tokens, int experts, int chosen, bool renormalise, bool bias
         ASSERT_NEAR(weights[at], want, 4e-6 * want + 1e-7);
       }
     }
-    EXPECT_TRUE(weights.intact() && found.intact());
+    EXPECT_TRUE(weights.guarded() && found.guarded());
   }
 }
 
@@ -866,7 +836,7 @@ void expect_chains(double eps) {
     for (int i = 0; i < chains; ++i) start.data[i] = T(any(generator));
     emulated::launch(2, kFmaThreads, fma_kernel<V>, start.data, result.data, std::int64_t{chains}, std::int64_t{steps}, T(3.f),
                      T(5.f), T(-5.f));
-    ASSERT_TRUE(result.intact());
+    ASSERT_TRUE(result.guarded());
     for (int i = 0; i < chains; ++i)
       ASSERT_NEAR(static_cast<double>(result.data[i]), static_cast<double>(start.data[i]) + steps % 2 * 15, 17 * eps)
           << chains << " chains, " << steps << " steps, chain " << i;

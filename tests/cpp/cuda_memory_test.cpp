@@ -71,28 +71,26 @@ struct Arrays {
   double sum = 0;
 };
 
-template <class T, int Streams, int Unroll, class F>
-void with_kernels(F check) {
-  check(Access::read, stream_kernel<Access::read, T, Streams, Unroll>);
-  check(Access::write, stream_kernel<Access::write, T, Streams, Unroll>);
-  check(Access::copy, stream_kernel<Access::copy, T, Streams, Unroll>);
-  check(Access::scale, stream_kernel<Access::scale, T, Streams, Unroll>);
-  check(Access::add, stream_kernel<Access::add, T, Streams, Unroll>);
-  check(Access::triad, stream_kernel<Access::triad, T, Streams, Unroll>);
+// check(access) of each, as a constant.
+template <class F>
+void every_access(F check) {
+  const auto each = [&]<Access... Each>() { (check(std::integral_constant<Access, Each>{}), ...); };
+  each.template operator()<Access::read, Access::write, Access::copy, Access::scale, Access::add, Access::triad>();
 }
 
 template <class T, int Streams, int Unroll>
 void expect_vectors() {
   for (const auto& [n, grid] : std::vector<std::pair<std::int64_t, std::int64_t>>{{7, 1}, {1000, 1}, {40961, 2}})
       for (const int shift : {0, 1})
-        with_kernels<T, Streams, Unroll>([&](Access access, void (*kernel)(StreamWork)) {
-          SCOPED_TRACE(std::to_string(n) + " access " + std::to_string(static_cast<int>(access)));
+        every_access([&, n = n, grid = grid](auto access) {
+          SCOPED_TRACE(std::to_string(n) + " access " + std::to_string(static_cast<int>(access())));
           Arrays<T> arrays(n, shift);
-          const bool two = access == Access::add || access == Access::triad;
+          const bool two = access() == Access::add || access() == Access::triad;
           const int round = two && Streams < kUnroll ? Unroll / 2 : Unroll;
           StreamWork work = arrays.work(3, grid);
           work.plan = plan_stream(n, sizeof(T), shift == 0, Streams, round, kStreamThreads, grid);
-          for (int launch = 0; launch < 2; ++launch) emulated::launch(grid, kStreamThreads, kernel, work);
+          for (int launch = 0; launch < 2; ++launch)
+            emulated::launch(grid, kStreamThreads, stream_kernel<access(), T, Streams, Unroll>, work);
           arrays.check(access, 3);
         });
 }
@@ -128,21 +126,11 @@ TEST(Stream, TilesOfEveryAccess) {
   expect_tiles<float, Access::triad>();
 }
 
-template <class T, class F>
-void with_element_kernels(F check) {
-  check(Access::read, element_kernel<Access::read, T>);
-  check(Access::write, element_kernel<Access::write, T>);
-  check(Access::copy, element_kernel<Access::copy, T>);
-  check(Access::scale, element_kernel<Access::scale, T>);
-  check(Access::add, element_kernel<Access::add, T>);
-  check(Access::triad, element_kernel<Access::triad, T>);
-}
-
 TEST(Stream, SingleElementsOfEveryAccess) {
   for (const std::int64_t n : {1, 9, 1003, 9001})
-    with_element_kernels<float>([&](Access access, void (*kernel)(StreamWork)) {
+    every_access([&](auto access) {
       Arrays<float> arrays(n, 1);
-      emulated::launch(3, kStreamThreads, kernel, arrays.work(2, 3));
+      emulated::launch(3, kStreamThreads, element_kernel<access(), float>, arrays.work(2, 3));
       arrays.check(access, 2);
     });
 }
@@ -175,30 +163,28 @@ TEST(Stream, StridesVisitEveryElementOnce) {
 
 template <class T>
 void expect_bulk(std::int64_t n, std::int64_t in_flight, std::int64_t stay) {
-  const auto each = [&](Access access, void (*kernel)(BulkWork)) {
-    SCOPED_TRACE(std::to_string(n) + " access " + std::to_string(static_cast<int>(access)) + " " + std::to_string(in_flight));
-    Arrays<T> arrays(n);
-    const int read = access == Access::add || access == Access::triad ? 2 : 1;
-    BulkWork work{};
-    work.tile_bytes = plan_bulk_tile(in_flight, read, access != Access::read, 228 << 10);
-    ASSERT_GT(work.tile_bytes, 0);
-    work.tiles = plan_tiles(n, sizeof(T), work.tile_bytes);
-    work.turns = 3 * work.tiles.count;
-    const std::int64_t grid = access == Access::read ? stay : std::max<std::int64_t>(work.turns, 1);
-    work.stream = arrays.work(3, grid);
-    emulated::bulk_barriers.clear();
-    emulated::bulk_loads = emulated::bulk_stores = 0;
-    for (int launch = 0; launch < 2; ++launch) emulated::launch(grid, kBulkThreads, kernel, work);
-    arrays.check(access, 3);
-    EXPECT_TRUE(emulated::bulk_idle()) << "copies are under way when the kernel has ended";
-    EXPECT_EQ(emulated::bulk_loads, 2 * 3 * read * work.tiles.count);
-    EXPECT_EQ(emulated::bulk_stores, access == Access::copy ? 2 * 3 * work.tiles.count : 0);
-  };
-  each(Access::read, bulk_kernel<Access::read, T>);
-  each(Access::copy, bulk_kernel<Access::copy, T>);
-  each(Access::scale, bulk_kernel<Access::scale, T>);
-  each(Access::add, bulk_kernel<Access::add, T>);
-  each(Access::triad, bulk_kernel<Access::triad, T>);
+  every_access([&](auto constant) {
+    constexpr Access access = constant();
+    if constexpr (access != Access::write) {
+      SCOPED_TRACE(std::to_string(n) + " access " + std::to_string(static_cast<int>(access)) + " " + std::to_string(in_flight));
+      Arrays<T> arrays(n);
+      const int read = access == Access::add || access == Access::triad ? 2 : 1;
+      BulkWork work{};
+      work.tile_bytes = plan_bulk_tile(in_flight, read, access != Access::read, 228 << 10);
+      ASSERT_GT(work.tile_bytes, 0);
+      work.tiles = plan_tiles(n, sizeof(T), work.tile_bytes);
+      work.turns = 3 * work.tiles.count;
+      const std::int64_t grid = access == Access::read ? stay : std::max<std::int64_t>(work.turns, 1);
+      work.stream = arrays.work(3, grid);
+      emulated::bulk_barriers.clear();
+      emulated::bulk_loads = emulated::bulk_stores = 0;
+      for (int launch = 0; launch < 2; ++launch) emulated::launch(grid, kBulkThreads, bulk_kernel<access, T>, work);
+      arrays.check(access, 3);
+      EXPECT_TRUE(emulated::bulk_idle()) << "copies are under way when the kernel has ended";
+      EXPECT_EQ(emulated::bulk_loads, 2 * 3 * read * work.tiles.count);
+      EXPECT_EQ(emulated::bulk_stores, access == Access::copy ? 2 * 3 * work.tiles.count : 0);
+    }
+  });
 }
 
 TEST(Stream, BulkCopiesOfEveryAccess) {
