@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -110,6 +111,35 @@ KernelEntry entry(const Kernel<Problem, Device>& kernel) {
             }
             return bound;
           }};
+}
+
+// One variant for the three dtypes whose arithmetic is in fp32.
+template <class Problem, class Device>
+std::vector<KernelEntry> floating_kernels(const char* variant, const char* summary, Bound (*fp32)(const Problem&, Device&),
+                                          Bound (*fp16)(const Problem&, Device&), Bound (*bf16)(const Problem&, Device&)) {
+  using K = Kernel<Problem, Device>;
+  return {entry(K{variant, DType::fp32, "", summary, fp32}), entry(K{variant, DType::fp16, "", summary, fp16}),
+          entry(K{variant, DType::bf16, "", summary, bf16})};
+}
+template <class Problem, class Device>
+std::vector<KernelEntry> floating_kernels(const char* variant, const char* summary, Bound (*bind)(const Problem&, Device&)) {
+  return floating_kernels(variant, summary, bind, bind, bind);
+}
+
+// One variant for several dtypes.
+template <class Problem, class Device>
+std::vector<KernelEntry> kernels_of(std::initializer_list<DType> dtypes, const char* variant, const Requires& needs,
+                                    const char* summary, Bound (*bind)(const Problem&, Device&)) {
+  std::vector<KernelEntry> all;
+  for (const DType dtype : dtypes) all.push_back(entry(Kernel<Problem, Device>{variant, dtype, needs, summary, bind}));
+  return all;
+}
+
+// Lists, one after the other.
+inline std::vector<KernelEntry> joined(std::initializer_list<std::vector<KernelEntry>> lists) {
+  std::vector<KernelEntry> all;
+  for (const std::vector<KernelEntry>& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
 }
 
 }  // namespace roofline

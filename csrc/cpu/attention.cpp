@@ -99,26 +99,20 @@ Bound tiled(const Attention& problem, Device& device) { return tiled(task_of(pro
 }  // namespace
 
 std::vector<KernelEntry> attention_kernels() {
-  std::vector<KernelEntry> all;
-  for (const std::vector<KernelEntry>& variant : {
-           floating_kernels("naive", "three passes; all scores are written to memory in fp32 and read back twice", naive),
-           floating_kernels<Attention>("tiled",
-                            "a thread takes a block of queries of one KV head over all its keys; scores and running softmax "
-                            "stay in the cache, only out is written",
-                            tiled),
-           floating_kernels<Attention>("split_kv",
-                            "for few queries: a thread takes a range of the keys of one KV head, read once; who ends the last "
-                            "range adds up",
-                            split_kv),
-       })
-    all.insert(all.end(), variant.begin(), variant.end());
-  const auto doubles = [&](const char* variant, const char* summary, Bound (*bind)(const Attention&, Device&)) {
-    all.push_back(entry(Kernel<Attention, Device>{variant, DType::fp64, "", summary, bind}));
-  };
-  doubles("naive", "as naive in fp32, with all of it in fp64", naive);
-  doubles("tiled", "as tiled in fp32, with all of it in fp64", tiled);
-  doubles("split_kv", "as split_kv in fp32, with all of it in fp64", split_kv);
-  return all;
+  return joined({
+      floating_kernels("naive", "three passes; all scores are written to memory in fp32 and read back twice", naive),
+      floating_kernels<Attention>("tiled",
+                                  "a thread takes a block of queries of one KV head over all its keys; scores and running softmax "
+                                  "stay in the cache, only out is written",
+                                  tiled),
+      floating_kernels<Attention>("split_kv",
+                                  "for few queries: a thread takes a range of the keys of one KV head, read once; who ends the last "
+                                  "range adds up",
+                                  split_kv),
+      kernels_of({DType::fp64}, "naive", "", "as naive in fp32, with all of it in fp64", naive),
+      kernels_of<Attention>({DType::fp64}, "tiled", "", "as tiled in fp32, with all of it in fp64", tiled),
+      kernels_of<Attention>({DType::fp64}, "split_kv", "", "as split_kv in fp32, with all of it in fp64", split_kv),
+  });
 }
 
 }  // namespace roofline::cpu

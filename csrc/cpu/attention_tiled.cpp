@@ -6,7 +6,6 @@
 #include "cpu/attention.h"
 #include "cpu/attention_tiled_kernels.h"
 #include "cpu/device.h"
-#include "cpu/floating.h"
 #include "cpu/share.h"
 
 namespace roofline::cpu {

@@ -4,7 +4,6 @@
 
 #include "cpu/attention.h"
 #include "cpu/device.h"
-#include "cpu/floating.h"
 #include "cpu/kernels.h"
 #include "ops/cached_attention.h"
 
@@ -49,23 +48,21 @@ Bound tiled(const CachedAttention& problem, Device& device) { return tiled(task_
 }  // namespace
 
 std::vector<KernelEntry> cached_attention_kernels() {
-  std::vector<KernelEntry> all = floating_kernels<CachedAttention>(
-      "tiled",
-      "a thread takes a block of queries of one KV head over the keys that they see, widened block by block to fp32, for AMX to "
-      "bf16; scores and running softmax stay in the cache, only out is written",
-      tiled);
-  for (KernelEntry& kernel : floating_kernels<CachedAttention>(
-           "split_kv",
-           "for few queries: a thread takes a range of the keys of one KV head, read once in the cache's dtype; who ends the last "
-           "range adds up",
-           split_kv))
-    all.push_back(std::move(kernel));
-  const auto doubles = [&](const char* variant, Bound (*bind)(const CachedAttention&, Device&)) {
-    all.push_back(entry(Kernel<CachedAttention, Device>{variant, DType::fp64, "", "as in fp32, with all of it in fp64", bind}));
-  };
-  doubles("tiled", tiled);
-  doubles("split_kv", split_kv);
-  return all;
+  const char* in_doubles = "as in fp32, with all of it in fp64";
+  return joined({
+      floating_kernels<CachedAttention>(
+          "tiled",
+          "a thread takes a block of queries of one KV head over the keys that they see, widened block by block to fp32, for AMX to "
+          "bf16; scores and running softmax stay in the cache, only out is written",
+          tiled),
+      floating_kernels<CachedAttention>(
+          "split_kv",
+          "for few queries: a thread takes a range of the keys of one KV head, read once in the cache's dtype; who ends the last "
+          "range adds up",
+          split_kv),
+      kernels_of<CachedAttention>({DType::fp64}, "tiled", "", in_doubles, tiled),
+      kernels_of<CachedAttention>({DType::fp64}, "split_kv", "", in_doubles, split_kv),
+  });
 }
 
 }  // namespace roofline::cpu

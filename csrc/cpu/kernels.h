@@ -21,12 +21,9 @@ ROOFLINE_CPU_OPERATORS(ROOFLINE_KERNELS)
 #undef ROOFLINE_KERNELS
 
 inline std::vector<KernelEntry> all_kernels() {
-  std::vector<KernelEntry> all;
-#define ROOFLINE_KERNELS(name) \
-  for (KernelEntry& kernel : name##_kernels()) all.push_back(std::move(kernel));
-  ROOFLINE_CPU_OPERATORS(ROOFLINE_KERNELS)
+#define ROOFLINE_KERNELS(name) name##_kernels(),
+  return joined({ROOFLINE_CPU_OPERATORS(ROOFLINE_KERNELS)});
 #undef ROOFLINE_KERNELS
-  return all;
 }
 
 }  // namespace roofline::cpu

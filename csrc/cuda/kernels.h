@@ -7,17 +7,6 @@
 
 namespace roofline::cuda {
 
-class Device;
-
-// The same variant for the three dtypes whose arithmetic is in fp32.
-template <class Problem>
-std::vector<KernelEntry> floating_kernels(const char* variant, const char* summary, Bound (*fp32)(const Problem&, Device&),
-                                          Bound (*fp16)(const Problem&, Device&), Bound (*bf16)(const Problem&, Device&)) {
-  using K = Kernel<Problem, Device>;
-  return {entry(K{variant, DType::fp32, "", summary, fp32}), entry(K{variant, DType::fp16, "", summary, fp16}),
-          entry(K{variant, DType::bf16, "", summary, bf16})};
-}
-
 // Every operator with kernels: square_kernels() returns the variants of X(square), slowest first.
 #define ROOFLINE_CUDA_OPERATORS(X) \
   X(stream) X(fma) X(fork_join) X(pointer_chase) X(mixed_intensity) X(host_copy) X(peer_copy) X(attention) X(softmax) X(rms_norm) \
@@ -35,12 +24,9 @@ ROOFLINE_CUDA_PARTS(ROOFLINE_KERNELS)
 #undef ROOFLINE_KERNELS
 
 inline std::vector<KernelEntry> all_kernels() {
-  std::vector<KernelEntry> all;
-#define ROOFLINE_KERNELS(name) \
-  for (KernelEntry& kernel : name##_kernels()) all.push_back(std::move(kernel));
-  ROOFLINE_CUDA_OPERATORS(ROOFLINE_KERNELS)
+#define ROOFLINE_KERNELS(name) name##_kernels(),
+  return joined({ROOFLINE_CUDA_OPERATORS(ROOFLINE_KERNELS)});
 #undef ROOFLINE_KERNELS
-  return all;
 }
 
 }  // namespace roofline::cuda

@@ -64,7 +64,7 @@ Bound library(const Attention& problem, Device& device) {
 std::vector<KernelEntry> attention_library_kernels() {
   return floating_kernels<Attention>(
       "library", "two cuBLASLt products and a softmax between them; fp32 scores and probabilities of every query and key in memory",
-      library, library, library);
+      library);
 }
 
 }  // namespace roofline::cuda

@@ -50,19 +50,16 @@ Bound naive(const Attention& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> attention_kernels() {
-  using K = Kernel<Attention, Device>;
-  const char* summary = "three kernels on the CUDA cores; fp32 scores of every query and key go to memory and come back twice";
-  std::vector<KernelEntry> all = {entry(K{"naive", DType::fp32, "", summary, naive<float>}),
-                                  entry(K{"naive", DType::fp16, "", summary, naive<__half>}),
-                                  entry(K{"naive", DType::bf16, "", summary, naive<__nv_bfloat16>})};
-  for (const auto& list : {attention_library_kernels(), attention_tiled_kernels()}) all.insert(all.end(), list.begin(), list.end());
-  for (const DType dtype : {DType::fp16, DType::bf16})
-    all.push_back(entry(K{"warp_specialized", dtype, "sm_90a",
-                          "one warpgroup of a block copies by tensor maps, the others compute by wgmma, 64 queries each over all "
-                          "their keys; scores stay in registers, only out is written",
-                          bind_attention_warp_specialized}));
-  for (KernelEntry& kernel : attention_split_kernels()) all.push_back(std::move(kernel));
-  return all;
+  return joined({floating_kernels<Attention>(
+                     "naive",
+                     "three kernels on the CUDA cores; fp32 scores of every query and key go to memory and come back twice",
+                     naive<float>, naive<__half>, naive<__nv_bfloat16>),
+                 attention_library_kernels(), attention_tiled_kernels(),
+                 kernels_of({DType::fp16, DType::bf16}, "warp_specialized", "sm_90a",
+                            "one warpgroup of a block copies by tensor maps, the others compute by wgmma, 64 queries each over all "
+                            "their keys; scores stay in registers, only out is written",
+                            bind_attention_warp_specialized),
+                 attention_split_kernels()});
 }
 
 }  // namespace roofline::cuda

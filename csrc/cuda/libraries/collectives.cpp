@@ -255,12 +255,8 @@ Bound bind(const ops::CollectiveOf<pattern>& problem, Device& device) {
 
 template <Pattern pattern>
 std::vector<KernelEntry> kernels(std::initializer_list<DType> dtypes) {
-  std::vector<KernelEntry> made;
-  for (const DType dtype : dtypes)
-    made.push_back(entry(Kernel<ops::CollectiveOf<pattern>, Device>{
-        "library", dtype, "", "NCCL between the GPUs of this machine, this one as rank 0; its own stream is timed",
-        bind<pattern>}));
-  return made;
+  return kernels_of(dtypes, "library", "", "NCCL between the GPUs of this machine, this one as rank 0; its own stream is timed",
+                    bind<pattern>);
 }
 
 }  // namespace

@@ -134,14 +134,13 @@ Bound fused(const Ffn& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> ffn_kernels() {
-  std::vector<KernelEntry> all = floating_kernels<Ffn>(
-      "library", "one cuBLASLt product per weight matrix and a pass for the activation; hidden activations go to memory and back",
-      library, library, library);
-  const auto more = floating_kernels<Ffn>(
-      "fused", "relu and gelu_tanh in the epilogue of the product; swiglu: up and gate in one product, and one pass over both",
-      fused, fused, fused);
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+  return joined({
+      floating_kernels("library",
+                       "one cuBLASLt product per weight matrix and a pass for the activation; hidden activations go to memory and back",
+                       library),
+      floating_kernels("fused",
+                       "relu and gelu_tanh in the epilogue of the product; swiglu: up and gate in one product, and one pass over both",
+                       fused)});
 }
 
 }  // namespace roofline::cuda

@@ -151,8 +151,7 @@ Bound library(const GroupedMatmul& problem, Device& device) {
 
 std::vector<KernelEntry> grouped_matmul_library_kernels() {
   return floating_kernels<GroupedMatmul>(
-      "library", "rows gathered by expert, one cuBLASLt product per expert and matrix, results added up by token", library, library,
-      library);
+      "library", "rows gathered by expert, one cuBLASLt product per expert and matrix, results added up by token", library);
 }
 
 }  // namespace roofline::cuda

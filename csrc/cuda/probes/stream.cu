@@ -183,14 +183,9 @@ Bound cached(const Stream& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> stream_kernels() {
-  using K = Kernel<Stream, Device>;
-  std::vector<KernelEntry> all = {
-      entry(K{"cached", DType::fp32, "", "each block re-reads its own part through L1, 128-bit loads", cached})};
-  for (const auto part : {stream_driver_kernels, stream_bulk_kernels})
-    for (const KernelEntry& each : part()) all.push_back(each);
-  for (const DType dtype : {DType::fp32, DType::fp64})
-    all.push_back(entry(K{"plain", dtype, "", "128-bit loads past L1, ordinary stores, nothing kept", plain}));
-  return all;
+  return joined({kernels_of({DType::fp32}, "cached", "", "each block re-reads its own part through L1, 128-bit loads", cached),
+                 stream_driver_kernels(), stream_bulk_kernels(),
+                 kernels_of({DType::fp32, DType::fp64}, "plain", "", "128-bit loads past L1, ordinary stores, nothing kept", plain)});
 }
 
 }  // namespace roofline::cuda

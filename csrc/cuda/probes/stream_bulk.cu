@@ -101,12 +101,9 @@ Bound shared(const Stream& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> stream_bulk_kernels() {
-  using K = Kernel<Stream, Device>;
-  std::vector<KernelEntry> all = {entry(
-      K{"shared", DType::fp32, "", "each block copies its own part to shared memory once and adds it up from there", shared})};
-  for (const DType dtype : {DType::fp32, DType::fp64})
-    all.push_back(entry(K{"bulk", dtype, "sm_90", "tiles of bulk copies (TMA) through shared memory", bulk}));
-  return all;
+  return joined({kernels_of({DType::fp32}, "shared", "",
+                            "each block copies its own part to shared memory once and adds it up from there", shared),
+                 kernels_of({DType::fp32, DType::fp64}, "bulk", "sm_90", "tiles of bulk copies (TMA) through shared memory", bulk)});
 }
 
 }  // namespace roofline::cuda

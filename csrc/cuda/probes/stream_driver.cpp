@@ -28,11 +28,7 @@ Bound driver(const Stream& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> stream_driver_kernels() {
-  using K = Kernel<Stream, Device>;
-  std::vector<KernelEntry> all;
-  for (const DType dtype : {DType::fp32, DType::fp64})
-    all.push_back(entry(K{"driver", dtype, "", "the driver's copy from memory to memory (cudaMemcpyAsync)", driver}));
-  return all;
+  return kernels_of({DType::fp32, DType::fp64}, "driver", "", "the driver's copy from memory to memory (cudaMemcpyAsync)", driver);
 }
 
 }  // namespace roofline::cuda

@@ -157,11 +157,11 @@ std::vector<KernelEntry> silu_mul_kernels() {
   return floating_kernels<ops::SiluMul>("fused", kOnce, silu_mul<float>, silu_mul<__half>, silu_mul<__nv_bfloat16>);
 }
 
-std::vector<KernelEntry> convert_kernels() { return floating_kernels<ops::Convert>("fused", kOnce, convert, convert, convert); }
+std::vector<KernelEntry> convert_kernels() { return floating_kernels<ops::Convert>("fused", kOnce, convert); }
 
 std::vector<KernelEntry> adam_kernels() {
   return floating_kernels<ops::Adam>(
-      "fused", "a block for each tile, eight parameters per thread; all state is read once and written once", adam, adam, adam);
+      "fused", "a block for each tile, eight parameters per thread; all state is read once and written once", adam);
 }
 
 }  // namespace roofline::cuda

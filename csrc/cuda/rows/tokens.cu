@@ -114,8 +114,7 @@ Bound bind_combine(const Combine& problem, Device& device) {
 
 std::vector<KernelEntry> embedding_kernels() {
   return floating_kernels<ops::Embedding>(
-      "fused", "persistent blocks, 128-bit accesses; a row of the table is read and written for each token", embedding, embedding,
-      embedding);
+      "fused", "persistent blocks, 128-bit accesses; a row of the table is read and written for each token", embedding);
 }
 
 }  // namespace roofline::cuda
