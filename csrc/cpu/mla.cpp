@@ -1,0 +1,86 @@
+// Multi-head latent attention on a CPU, as tasks of attention_split.cpp and attention_tiled.cpp.
+#include <cmath>
+
+#include "cpu/attention.h"
+#include "cpu/device.h"
+#include "cpu/kernels.h"
+#include "ops/mla_decode.h"
+#include "ops/mla_prefill.h"
+
+namespace roofline::cpu {
+namespace {
+
+using ops::MlaDecode;
+using ops::MlaPrefill;
+
+// All heads share one cache, whose rows are keys and, but for the rotated columns, values at once. A block of it stays in the cache for
+// all of a chunk of heads, so that 16 heads and more are bound by arithmetic: in bf16 by that of pairs, where a processor has it.
+Bound split_kv(const MlaDecode& problem, Device& device) {
+  if (problem.rope_dtype != problem.cache_dtype || problem.scale_block != 0)
+    throw Unsupported("mla_decode: split_kv takes c and the rotated keys in one dtype, without scales; got c of " +
+                      name(problem.cache_dtype) + ", rotated keys of " + name(problem.rope_dtype) + " and scale_block " +
+                      std::to_string(problem.scale_block));
+  const AttentionTask task = {
+      .op = MlaDecode::op,
+      .dtype = problem.dtype,
+      .kv_dtype = problem.cache_dtype,
+      .batch = problem.batch,
+      .kv_heads = 1,
+      .rows = problem.heads * problem.seq_q,
+      .seq_q = problem.seq_q,
+      .keys = problem.seq_kv,
+      .head_dim = problem.kv_lora_rank,
+      .rope_dim = problem.qk_rope_head_dim,
+      .value_dim = problem.kv_lora_rank,
+      .causal = problem.causal,
+      .scale = 1 / std::sqrt(static_cast<double>(problem.qk_nope_head_dim + problem.qk_rope_head_dim)),
+      .q = problem.q_latent,
+      .q_rope = problem.q_rope,
+      .k = problem.c,
+      .v = problem.c,
+      .rope = problem.k_rope,
+      .out = problem.out,
+  };
+  return split_kv(task, device);
+}
+
+// What attention_tiled.cpp does, with keys put together from their own part and the one that all heads share.
+Bound tiled(const MlaPrefill& problem, Device& device) {
+  const AttentionTask task = {
+      .op = MlaPrefill::op,
+      .dtype = problem.dtype,
+      .kv_dtype = problem.dtype,
+      .batch = problem.batch,
+      .kv_heads = problem.heads,
+      .rows = problem.seq_q,
+      .seq_q = problem.seq_q,
+      .keys = problem.seq_kv,
+      .head_dim = problem.qk_nope_head_dim,
+      .rope_dim = problem.qk_rope_head_dim,
+      .value_dim = problem.v_head_dim,
+      .causal = problem.causal,
+      .scale = 1 / std::sqrt(static_cast<double>(problem.qk_nope_head_dim + problem.qk_rope_head_dim)),
+      .q = problem.q,
+      .k = problem.k_nope,
+      .v = problem.v,
+      .rope = problem.k_rope,
+      .out = problem.out,
+  };
+  return tiled(task, device);
+}
+
+}  // namespace
+
+std::vector<KernelEntry> mla_decode_kernels() {
+  return floating_kernels<MlaDecode>(
+      "split_kv", "a thread takes a range of the keys for a chunk of the heads; who ends a chunk's last range adds up", split_kv);
+}
+
+std::vector<KernelEntry> mla_prefill_kernels() {
+  return floating_kernels<MlaPrefill>("tiled",
+                          "a thread takes a block of queries of one head over all its keys, put together from both their parts; "
+                          "scores and running softmax stay in the cache, only out is written",
+                          tiled);
+}
+
+}  // namespace roofline::cpu
