@@ -12,7 +12,6 @@
 #include "cpu/share.h"
 #include "ops/rows.h"
 
-
 namespace roofline::cpu {
 namespace {
 
@@ -85,49 +84,38 @@ Bound softmax(const ops::Softmax& problem, Device& device) {
   return bound;
 }
 
-Bound rms_norm(const ops::RmsNorm& problem, Device& device) {
+// By the kernel of `pair` whose stores suit y: call(kernel, bytes before its rows, rows). `kept`: rows of operands that each row is to
+// find in cache.
+template <class Problem, class Run, class Call>
+Bound norm(const Problem& problem, Device& device, const char* variant, Run (RowsKernels::*pair)[2], std::int64_t kept, Call call) {
   const auto [isa, kernels] = choose_rows(problem);
   const bool non_temporal = bypass(device, isa, problem.y, 1, problem.rows * problem.row_bytes());
-  const auto run = kernels->rms_norm[non_temporal];
-  Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
+  Bound bound = over_rows(problem, [=, run = (kernels->*pair)[non_temporal]](std::int64_t bytes, std::int64_t rows, int) {
+    call(run, bytes, rows);
+  });
+  state(bound, device, variant, isa, problem.y, non_temporal, problem.rows);
+  bound.plan.set("row_cached", cached(device, kept * problem.row_bytes()));
+  return bound;
+}
+
+Bound rms_norm(const ops::RmsNorm& problem, Device& device) {
+  return norm(problem, device, "fused", &RowsKernels::rms_norm, 2, [=](auto run, std::int64_t bytes, std::int64_t rows) {
     run(at(problem.x, bytes), problem.weight, at(problem.y, bytes), rows, problem.columns, problem.eps);
   });
-  state(bound, device, "fused", isa, problem.y, non_temporal, problem.rows);
-  bound.plan.set("row_cached", cached(device, 2 * problem.row_bytes()));  // x and the weight
-  return bound;
 }
 
 Bound residual_rms_norm(const ops::ResidualRmsNorm& problem, Device& device) {
-  const auto [isa, kernels] = choose_rows(problem);
-  const bool non_temporal = bypass(device, isa, problem.y, 1, problem.rows * problem.row_bytes());
-  const auto run = kernels->residual_rms_norm[non_temporal];
-  Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
+  return norm(problem, device, "fused", &RowsKernels::residual_rms_norm, 3, [=](auto run, std::int64_t bytes, std::int64_t rows) {
     run(at(problem.x, bytes), problem.weight, at(problem.residual, bytes), at(problem.y, bytes), rows, problem.columns, problem.eps);
   });
-  state(bound, device, "fused", isa, problem.y, non_temporal, problem.rows);
-  bound.plan.set("row_cached", cached(device, 3 * problem.row_bytes()));  // x, the residual and the weight
-  return bound;
 }
 
-Bound layer_norm(const ops::LayerNorm& problem, Device& device, const char* variant,
-                 const RowsKernels::LayerNorm (RowsKernels::*pair)[2]) {
-  const auto [isa, kernels] = choose_rows(problem);
-  const bool non_temporal = bypass(device, isa, problem.y, 1, problem.rows * problem.row_bytes());
-  const RowsKernels::LayerNorm run = (kernels->*pair)[non_temporal];
-  Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
+template <RowsKernels::LayerNorm (RowsKernels::*Pair)[2]>
+Bound layer_norm(const ops::LayerNorm& problem, Device& device) {
+  const char* const variant = Pair == &RowsKernels::layer_norm_two_pass ? "two_pass" : "one_pass";
+  return norm(problem, device, variant, Pair, 3, [=](auto run, std::int64_t bytes, std::int64_t rows) {
     run(at(problem.x, bytes), problem.weight, problem.bias, at(problem.y, bytes), rows, problem.columns, problem.eps);
   });
-  state(bound, device, variant, isa, problem.y, non_temporal, problem.rows);
-  bound.plan.set("row_cached", cached(device, 3 * problem.row_bytes()));  // x, the weight and the bias
-  return bound;
-}
-
-Bound two_pass(const ops::LayerNorm& problem, Device& device) {
-  return layer_norm(problem, device, "two_pass", &RowsKernels::layer_norm_two_pass);
-}
-
-Bound one_pass(const ops::LayerNorm& problem, Device& device) {
-  return layer_norm(problem, device, "one_pass", &RowsKernels::layer_norm_one_pass);
 }
 
 Bound bias_relu(const ops::BiasRelu& problem, Device& device) {
@@ -227,15 +215,14 @@ std::vector<KernelEntry> residual_rms_norm_kernels() {
 }
 
 std::vector<KernelEntry> layer_norm_kernels() {
-  std::vector<KernelEntry> all = floating_kernels(
-      "two_pass", "rows shared out over threads; a row is read from memory for its mean, from cache for its variance and the result",
-      two_pass);
-  for (KernelEntry& one : floating_kernels("one_pass",
-                                      "as two_pass, but mean and variance come from one pass: the variance is a difference, which loses "
-                                      "digits where the row's first element is far from its mean",
-                                      one_pass))
-    all.push_back(std::move(one));
-  return all;
+  return joined({
+      floating_kernels("two_pass",
+                       "rows shared out over threads; a row is read from memory for its mean, from cache for its variance and the result",
+                       layer_norm<&RowsKernels::layer_norm_two_pass>),
+      floating_kernels("one_pass",
+                       "as two_pass, but mean and variance come from one pass: the variance is a difference, which loses digits where "
+                       "the row's first element is far from its mean",
+                       layer_norm<&RowsKernels::layer_norm_one_pass>)});
 }
 
 std::vector<KernelEntry> bias_relu_kernels() {
