@@ -61,6 +61,7 @@ ROOFLINE_INLINE Vec load_partial(const Element* p, int n, Vec other) {
 }
 template <class Element>
 ROOFLINE_INLINE void store_partial(Element* p, int n, Vec x) {
+  if (n > kLanes) __builtin_unreachable();  // else compilers warn of a vector of one lane
   Element narrow[kLanes];
   store(narrow, x);
   __builtin_memcpy(p, narrow, static_cast<std::size_t>(n) * sizeof(Element));
