@@ -168,6 +168,7 @@ Bound library(const Bmm& problem, Device& device) {
 struct Parts {
   std::int64_t rows, columns;        // how many parts
   std::int64_t row_block, inner_block;
+  bool one_block;                    // of all rows and all of inner
   std::int64_t most_columns;         // of a part
   std::int64_t strips;               // that are packed at a time, at most
   std::int64_t most_ahead;           // bytes of the next product's operands that are fetched meanwhile
@@ -202,14 +203,14 @@ Parts plan_parts(const Bmm& problem, const GemmKernelsOf<Number>& table, Device&
   parts.inner_block = inner_block_of(words, most.inner, table.multiple);
   parts.most_ahead = device.caches().l2_bytes / 2;
   parts.row_block = few ? problem.rows : parts_of(problem.rows, parts_of(problem.rows, most.rows));
-  const bool one_block = parts.row_block == problem.rows && parts.inner_block == words;
-  parts.strips = one_block ? 1 : parts_of(parts.most_columns, table.width);
+  parts.one_block = parts.row_block == problem.rows && parts.inner_block == words;
+  parts.strips = parts.one_block ? 1 : parts_of(parts.most_columns, table.width);
   const auto numbers = [](const std::vector<std::int64_t>& sizes) {
     std::int64_t all = kNumber;
     for (const std::int64_t size : sizes) all = product({all, size}, "bmm: workspace");
     return whole_pages(all);
   };
-  parts.wide = few ? 0 : numbers({table.block_floats(parts.row_block, one_block ? 0 : parts.most_columns, parts.inner_block)});
+  parts.wide = few ? 0 : numbers({table.block_floats(parts.row_block, parts.one_block ? 0 : parts.most_columns, parts.inner_block)});
   parts.packed = parts.wide + (in_words || (few && type != Stored::fp32) ? numbers({parts.row_block, words}) : 0);
   parts.sums = parts.packed + (few ? 0 : numbers({parts.strips * table.width, words}));
   const bool in_c = few || stored_of(problem.out_dtype) == Stored::fp32 || table.own_sums;
@@ -260,7 +261,7 @@ void multiply(const Bmm& problem, const GemmKernelsOf<Number>& table, const Part
     for (std::int64_t s = 0, each; s < strips; s += each) {
       each = std::min(parts.strips, strips - s);
       const std::int64_t column = s * table.width, some = std::min(each * table.width, columns.size() - column);
-      const bool unpacked = parts.strips == 1 && lies && some == table.width && (!in_words || are_words) && table.panel_multiple == 1;
+      const bool unpacked = parts.one_block && lies && some == table.width && (!in_words || are_words) && table.panel_multiple == 1;
       if (row == rows.first && !unpacked) table.pack_wide[index(type)](b + column * size, problem.columns, packed, some, problem.inner);
       const auto share_of = [&](const char* all, std::int64_t bytes, std::int64_t done, std::int64_t now, std::int64_t total) {
         return Later{all + bytes * done / total, bytes * (done + now) / total - bytes * done / total};

@@ -53,8 +53,8 @@ struct GemmPartOf {
   Stored to_stored = Stored::bf16;
   static constexpr int kLater = 2;
   Later later[kLater] = {};  // of `block`: what is fetched meanwhile
-  // Of `block` with `lies`, one full strip and one block of inner, where panel_multiple is 1: b as it lies, rows `stride` apart, if it
-  // is yet to be packed. Words take whole rows.
+  // Unpacked b, its rows `stride` apart, which `block` packs to `to`; null: b is packed. Only with `lies`, one full strip, one block of
+  // rows and of inner, rows that fill all words, and panel_multiple 1.
   struct {
     const void* from;
     std::int64_t stride;

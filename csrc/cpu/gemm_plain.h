@@ -109,7 +109,7 @@ void plain(const Number* a, const void* from, Index stride, void* c, Index c_str
            Stored c_stored) {
   using Element = typename Read::Element;
   constexpr Index kLeastColumns = 64, kMostColumns = 256, kBytes = 8 << 10, kNumbers = Read::kNumbers;
-  // Rows that take several turns meet a block of half as many columns and twice as much of inner: sums are read and written less often.
+  // Where rows take several passes, a block has half as many columns and twice as many rows of b: sums are loaded and stored less often.
   const Index parts = rows > kUnpackedRows && columns > kLeastColumns ? 2 : 1;
   const Index most_columns = least(kMostColumns, (columns / parts + kLeastColumns - 1) / kLeastColumns * kLeastColumns);
   const auto* const b = static_cast<const Element*>(from);
@@ -122,9 +122,9 @@ void plain(const Number* a, const void* from, Index stride, void* c, Index c_str
     const Index together = least(most_columns, columns - j);
     Number* const sums = apart ? memory : static_cast<Number*>(c) + j;
     for (Index k = 0; k < inner; k += block) {
-      const Element* const next = k + block < inner        ? b + (k + block) * stride + j
+      const Element* const next = k + block < inner            ? b + (k + block) * stride + j
                                   : j + most_columns < columns ? b + j + most_columns
-                                                           : b + inner * stride;
+                                                               : b + inner * stride;
       const Index n = least(block, inner - k);
       in_tiles(rows, [&](Index row, Index some) {
         add_rows_of(Unpacked<Read>{a + row * words + k / kNumbers, words, b + k * stride + j, stride, row ? nullptr : next,

@@ -4,7 +4,7 @@
 //
 // What a strip holds is a class of its own: `Sum` (the arithmetic, whose `Of` is how a word of a lies), `kWide` (fp32 or fp64 already),
 // kRowBytes, and `read` of row base + u, where base is a multiple of 4 and u below 4; with `kBegun` sums begin with the row behind
-// the last; `Source` says where it is, if by more than an address. Everything is internal to the file that includes it.
+// the last; `Source` is what `read` takes instead of the strip's address. Everything is internal to the file that includes it.
 #pragma once
 
 #include <type_traits>
@@ -68,7 +68,7 @@ struct WideStrip {
   }
 };
 
-// Full strips of b as it lies, which reading packs: `Read` (gemm_plain.h) says how its rows become words.
+// A full strip of unpacked b; `read` also stores what it reads as a packed strip. `Read` (gemm_plain.h) converts rows to words.
 template <class Arithmetic, class Read>
 struct UnpackedStrip : WideStrip<Arithmetic> {
   struct Source {
@@ -347,8 +347,8 @@ void pack_panels(const PlainPart& part, Index k, Index n, Number* panels) {
 // Rows of b whose stores are in flight together; of narrower strips, which the first cache holds, more.
 constexpr Index kWidened = kLanes == 16 ? 32 : 128;
 
-// Strips::fetched is where n rows of a strip from k on begin, and their bytes; `widen` makes them what is in registers. Read: of
-// unpacked strips, where these may be so.
+// Strips::at is where row k of a strip begins; `widen` converts rows to registers' format. Read reads unpacked rows of b; void: b is
+// always packed.
 template <class Strips, class Read = void, class Part>
 void block(const Part& part) {
   using B = typename Strips::B;

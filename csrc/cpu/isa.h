@@ -18,7 +18,8 @@
 #define ROOFLINE_TABLES(name) {{Isa::neon, &name##_neon}, {Isa::scalar, &name##_scalar}}
 #endif
 
-// Of a set that not every compiler knows, ROOFLINE_HAVE_amx and the like say whether this build has its tables: 1 or 0 (cmake/isa.cmake).
+// Not every compiler knows every instruction set: ROOFLINE_HAVE_amx and the like are 1 where this build has the tables of one, else 0
+// (cmake/isa.cmake).
 
 #if !defined(ROOFLINE_ISA)  // baseline-compiled files only
 

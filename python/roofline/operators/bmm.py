@@ -134,7 +134,10 @@ class Bmm(Scaled):
         sizes = "batch rows columns inner"
         small: Any = {"batch": 2, "rows": 3, "columns": 5, "inner": 7, "scale_block": 4}
         scaled = zip(SCALES, (32, 32, 16, 8, 8), ("fp64", "fp8_e4m3", "int8", "mxfp4", "nvfp4"), strict=True)
-        shapes = ((3, 5, 7, 9), (2, 64, 128, 256), (5, 1, 300, 33), (1, 67, 1100, 40), (1, 500, 7, 50))
+        shapes = (
+            (3, 5, 7, 9), (2, 64, 128, 256), (5, 1, 300, 33), (1, 67, 1100, 40), (1, 500, 7, 50), (1, 40, 16, 20000),
+            (1, 40, 32, 20000),
+        )  # fmt: skip
         kept = (("fp64", "fp64"), ("fp32", "fp32"), ("tf32", "fp32"), ("fp16", "fp16"), ("bf16", "bf16"), ("bf16", "fp32"))
         bytes_ = (
             ("int8", "int32", "none"), *(("fp8_e4m3", to, "tensor") for to in ("bf16", "fp16", "fp32")),
