@@ -92,6 +92,22 @@ void add_rows_of(const Unpacked<Read>& x, Index rows) {
   add_strips<Rows, most_vectors(Rows)>(x, 0);
 }
 
+// A full strip of unpacked b; `read` also stores what it reads as a packed strip. `Read` converts rows to words.
+template <class Arithmetic, class Read>
+struct UnpackedStrip : WideStrip<Arithmetic> {
+  using Source = decltype(PlainPart::unpacked);
+  ROOFLINE_INLINE void read(const Source& from, Index base, int u, Vec& low, Vec& high) {
+    const auto* const b = static_cast<const typename Read::Element*>(from.from) + (base + u) * Read::kNumbers * from.stride;
+    Vec words[2][1];
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      Read::read(b + half * kLanes, b + half * kLanes + from.stride, kLanes, words[half]);
+      store(from.to + (base + u) * kWidth + half * kLanes, words[half][0]);
+    }
+    low = words[0][0], high = words[1][0];
+  }
+};
+
 // Stores n sums in c, from element `at` on.
 ROOFLINE_INLINE void put_row(const Number* sums, void* c, Index at, Index n, [[maybe_unused]] Stored c_stored) {
   if constexpr (kHalves) {

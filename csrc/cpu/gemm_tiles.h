@@ -1,167 +1,13 @@
 // c = a b with b in strips as wide as two vectors. Few rows: a tile of c lies in the cache, and b is read in one or several address
 // streams, with what they need next on its way. More rows: blocks of inner, so that a strip of b stays in the first cache and a packed
-// block of a in the second, and a tile of c lies in registers (Goto and van de Geijn, 2008).
-//
-// What a strip holds is a class of its own: `Sum` (the arithmetic, whose `Of` is how a word of a lies), `kWide` (fp32 or fp64 already),
-// kRowBytes, and `read` of row base + u, where base is a multiple of 4 and u below 4; with `kBegun` sums begin with the row behind
-// the last; `Source` is what `read` takes instead of the strip's address. Everything is internal to the file that includes it.
+// block of a in the second, and a tile of c lies in registers (Goto and van de Geijn, 2008). Everything is internal to the file that
+// includes it.
 #pragma once
 
-#include <type_traits>
-#include <utility>
-
-#include "cpu/gemm_kernels.h"
-#include "cpu/gemm_panels.h"
-#include "cpu/isa.h"
-#include "cpu/simd/simd.h"
-#if !defined(ROOFLINE_DOUBLES)
-#include "cpu/simd/integers.h"
-#endif
+#include "cpu/gemm_multiply.h"
 
 namespace roofline::cpu {
 namespace {
-
-constexpr int kWidth = 2 * kLanes;
-constexpr Index kNumberBytes = sizeof(Number);
-constexpr bool kHalves = std::is_same_v<Number, float>;  // a and c may be in 16 bits
-using PlainPart = GemmPartOf<Number>;
-// Two vectors of b, one of a, and as many accumulators as are left of 16 or 32 registers.
-constexpr int kTileRows = sizeof(Vec) == 64 ? 14 : sizeof(Vec) == 32 ? 6 : sizeof(Vec) == 16 ? 12 : 4;
-
-struct Floats {
-  static constexpr bool kBegun = false;
-  using Of = Number;
-  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
-#if defined(__FMA__) && !defined(ROOFLINE_SIMDE) && !defined(ROOFLINE_SCALAR)
-    // From an intrinsic the compiler moves the sums of a whole tile between registers, and a third of them to the stack.
-    if constexpr (kHalves)
-      asm("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
-    else
-      asm("vfmadd231pd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
-    return c;
-#else
-    return fma(a, b, c);
-#endif
-  }
-  ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add(a, b); }
-};
-
-#if !defined(ROOFLINE_DOUBLES)
-// Of words of two 16-bit numbers. Exact.
-struct Integers {
-  static constexpr bool kBegun = false;
-  using Of = float;
-  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_pairs(a, b, c); }
-  ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add_words(a, b); }
-};
-#endif
-
-// What is in registers: fp32 or fp64, or the words of int8.
-template <class Arithmetic>
-struct WideStrip {
-  static constexpr bool kWide = true, kBegun = Arithmetic::kBegun;
-  static constexpr Index kRowBytes = kWidth * kNumberBytes;
-  using Sum = Arithmetic;
-  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
-    const Number* const p = reinterpret_cast<const Number*>(b) + (base + u) * kWidth;
-    low = load(p), high = load(p + kLanes);
-  }
-};
-
-// A full strip of unpacked b; `read` also stores what it reads as a packed strip. `Read` (gemm_plain.h) converts rows to words.
-template <class Arithmetic, class Read>
-struct UnpackedStrip : WideStrip<Arithmetic> {
-  struct Source {
-    const typename Read::Element* b;  // rows `stride` apart
-    Index stride;
-    Number* packed;
-  };
-  ROOFLINE_INLINE void read(const Source& from, Index base, int u, Vec& low, Vec& high) {
-    const auto* const b = from.b + (base + u) * Read::kNumbers * from.stride;
-    Vec words[2][1];
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      Read::read(b + half * kLanes, b + half * kLanes + from.stride, kLanes, words[half]);
-      store(from.packed + (base + u) * kWidth + half * kLanes, words[half][0]);
-    }
-    low = words[0][0], high = words[1][0];
-  }
-};
-
-template <class B, class = void>
-struct SourceOf {
-  using Type = const char*;
-};
-template <class B>
-struct SourceOf<B, std::void_t<typename B::Source>> {
-  using Type = typename B::Source;
-};
-template <class B>
-using Source = typename SourceOf<B>::Type;
-
-// A row of a strip of c: a store that crosses lines waits for each of them.
-ROOFLINE_INLINE void fetch_row(const char* c) {
-  for (Index line = 0; line < kNumberBytes * kWidth; line += 64) fetch_to_write(c + line);
-  fetch_to_write(c + kNumberBytes * kWidth - 1);
-}
-
-// sums[Rows][Halves] of a[Rows][n] b[n][Halves kLanes], while memory is fetched: a line every Apart bytes, `ahead` bytes further
-// in b; where Apart is 0, `ahead` bytes at `next` every four steps, and every eight a row of c, which is written later. All rows
-// at once would fill the queue of what the first cache misses, and unfetched ones hold up the stores. What is Later bytes behind
-// `next` goes to the second cache, and no row of a is fetched then. Few rows add up in several phases: a multiply-add waits four
-// cycles for the one before. Three and four rows of wide strips have one, as memory takes longer than they wait.
-template <class B, int Apart, Index Later = 0, bool ToL1 = false, int Rows, int Halves, class A>
-ROOFLINE_INLINE void multiply(const A& a, const Source<B>& b, Index n, Vec (&sums)[Rows][Halves], Index ahead = 0,
-                              const char* next = nullptr, const char* c = nullptr, Index c_row_bytes = 0) {
-  using Sum = typename B::Sum;
-  constexpr bool kNarrow = !B::kWide && Rows <= 4 && 2 * Rows <= kTileRows;
-  constexpr int kPhases = Rows == 1 ? 4 : Rows == 2 || kNarrow ? 2 : 1;
-  Vec acc[kPhases][Rows][Halves];
-#pragma GCC unroll 4
-  for (auto& phase : acc)
-#pragma GCC unroll 14
-    for (auto& row : phase)
-#pragma GCC unroll 2
-      for (Vec& half : row) half = zero();
-  const auto step = [&](Vec (&into)[Rows][Halves], Index base, int u) __attribute__((always_inline)) {
-    Vec low, high;
-    if constexpr (Apart > 0)
-      for (Index line = 0; u * B::kRowBytes % Apart == 0 && line < B::kRowBytes; line += Apart)
-        __builtin_prefetch(b + (base + u) * B::kRowBytes + line + ahead, 0, ToL1 ? 3 : 2);
-    B::read(b, base, u, low, high);
-#pragma GCC unroll 14
-    for (int r = 0; r < Rows; ++r) {
-      const Vec x = set1(A::at(a, r, base + u));
-      into[r][0] = Sum::multiply_add(x, low, into[r][0]);
-      if constexpr (Halves > 1) into[r][1] = Sum::multiply_add(x, high, into[r][1]);
-    }
-  };
-  Index k = 0;
-  const char* const end = c + Rows * c_row_bytes;
-  for (; k + 4 <= n; k += 4) {
-    if (Apart == 0 && Later == 0) A::template fetch<Rows>(a, k);
-    if (Apart == 0)
-      for (const char* const to = next + ahead; next < to; next += 64) {
-        __builtin_prefetch(next);
-        if (Later > 0) __builtin_prefetch(next + Later, 0, 2);
-      }
-    if (Apart == 0 && k % 8 == 0 && c < end) {
-      fetch_row(c);
-      c += c_row_bytes;
-    }
-#pragma GCC unroll 4
-    for (int u = 0; u < 4; ++u) step(acc[u % kPhases], k, u);
-  }
-  for (int u = 0; k + u < n; ++u) step(acc[0], k, u);
-#pragma GCC unroll 14
-  for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 2
-    for (int half = 0; half < Halves; ++half) {
-      sums[r][half] = acc[0][r][half];
-#pragma GCC unroll 4
-      for (int phase = 1; phase < kPhases; ++phase) sums[r][half] = Sum::plus(sums[r][half], acc[phase][r][half]);
-    }
-}
 
 // Bytes of b that `few` has on their way, and takes from one stream after the other: each gives its share.
 constexpr Index kInFlight = 8192;
@@ -172,24 +18,13 @@ ROOFLINE_INLINE Index in_flight(const PlainPart& part) { return kInFlight / part
 ROOFLINE_INLINE Index rows_at_once(const PlainPart& part) {
   return part.row_words() % GemmKernelsOf<Number>::kPageWords ? kTileRows : least(kTileRows, GemmKernels::kPageRows);
 }
-ROOFLINE_INLINE bool is_read_once(const PlainPart& part) { return part.streams.count == 1 && part.rows <= rows_at_once(part); }
 
-// into[Rows][kWidth] += a[Rows][n] b[n][kWidth]. Tiles that share a chunk share the requests for the next one, `fetch` bytes from `next`
-// on every four rows of b. A busy memory drops those to the second cache, and none to the first: these come later, for what is still
-// missing.
-template <class B, bool Ahead, bool ToL1, int Rows>
-void add_product(const PlainPart& part, const Number* a, const char* b, Index n, Number* into, const char* next, Index fetch) {
-  constexpr bool kSparse = Rows * kNumberBytes * kWidth <= GemmKernels::kMostSparseRows * B::kRowBytes && 4 * B::kRowBytes >= 256;
+// into[Rows][kWidth] += a[Rows][n] b[n][kWidth], while `multiply` fetches memory.
+template <class B, int Apart, Index Later, bool ToL1, int Rows>
+void add_product(const PlainPart& part, const Number* a, const char* b, Index n, Number* into, Index ahead, const char* next) {
   Vec sums[Rows][2];
   using Word = typename B::Sum::Of;
-  const Plain<Word> words{reinterpret_cast<const Word*>(a), part.row_words()};
-  const bool once = is_read_once(part);
-  if (Ahead && kSparse && once && part.streams.sparse)
-    multiply<B, 256, 0, ToL1>(words, b, n, sums, kInFlight);
-  else if (Ahead && !fetch)
-    multiply<B, 64, 0, ToL1>(words, b, n, sums, once ? kShorter : in_flight(part));
-  else
-    multiply<B, 0, Ahead ? 2 * kInFlight : 0>(words, b, n, sums, fetch, next);
+  multiply<B, Apart, Later, ToL1>(Plain<Word>{reinterpret_cast<const Word*>(a), part.row_words()}, b, n, sums, ahead, next);
 #pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
@@ -197,6 +32,11 @@ void add_product(const PlainPart& part, const Number* a, const char* b, Index n,
       Number* const p = into + r * kWidth + half * kLanes;
       store(p, B::Sum::plus(load(p), sums[r][half]));
     }
+}
+// Bytes between lines that are fetched of a strip: all lines of it, or of one stream that is read for few rows one line in four.
+template <class B>
+constexpr int apart(int sparse, int rows) {
+  return sparse && rows * kNumberBytes * kWidth <= GemmKernels::kMostSparseRows * B::kRowBytes && 4 * B::kRowBytes >= 256 ? 256 : 64;
 }
 
 // Where the sums of a tile end. c holds those of earlier blocks of inner, and of this one where `to` is null.
@@ -211,26 +51,52 @@ struct Target {
   const Number* begun;  // of the first: what sums begin with, or null
 };
 
-// step(row, half, lanes) for all vectors of a tile that `columns` reaches, unrolled: an index that varies keeps sums in memory.
+// Whether one instruction narrows a vector.
+template <class Element>
+constexpr bool kNarrowsAtOnce = false;
+#if !defined(ROOFLINE_DOUBLES)
+template <>
+constexpr bool kNarrowsAtOnce<Fp16> = sizeof(Vec) >= 32;
+#if defined(__AVX512BF16__)
+template <>
+constexpr bool kNarrowsAtOnce<Bf16> = true;
+#endif
+#endif
+
+// step(row, half) for all vectors of a tile, unrolled: an index that varies keeps sums in memory.
 template <int Rows, int Halves, class Step>
-ROOFLINE_INLINE void each_vector(int columns, Step step) {
-  if (Halves == 2 && columns == kWidth) {
+ROOFLINE_INLINE void each_vector(Step step) {
 #pragma GCC unroll 14
-    for (int r = 0; r < Rows; ++r) step(r, 0, kLanes), step(r, 1, kLanes);
-    return;
-  }
-#pragma GCC unroll 14
-  for (int r = 0; r < Rows; ++r) {
-    step(r, 0, static_cast<int>(least(columns, kLanes)));
-    if (Halves == 2 && columns > kLanes) step(r, 1, columns - kLanes);
-  }
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+    for (int half = 0; half < Halves; ++half) step(r, half);
 }
 
-template <class Element, int Rows, int Halves>
-ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][Halves], Element* to, Index stride, int columns) {
-  each_vector<Rows, Halves>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
-    put(to + r * stride + half * kLanes, lanes, sums[r][half]);
-  });
+template <class Element>
+ROOFLINE_INLINE void put_rows(const Number* sums, Index rows, Index width, Element* to, Index stride, Index columns) {
+  for (Index r = 0; r < rows; ++r, sums += width, to += stride)
+    for (Index j = 0; j < columns; j += kLanes)
+      put(to + j, columns - j < kLanes ? static_cast<int>(columns - j) : kLanes, load(sums + j));
+}
+
+// Sums [rows][width] of a tile to a target whose rows are not whole or take several instructions to narrow: in a loop and out of line,
+// for unrolled it would be the greater part of a tile's code.
+template <class Sum>
+[[gnu::noinline]] void put_sums(Number* sums, Index rows, Index width, const Target& target) {
+  const Index columns = target.columns;
+  const auto plus = [&](const Number* from, Index stride) __attribute__((always_inline)) {
+    for (Index r = 0; r < rows; ++r)
+      for (Index j = 0; j < columns; j += kLanes)
+        store(sums + r * width + j, Sum::plus(load(sums + r * width + j),
+                                              get(from + r * stride + j, static_cast<int>(least(kLanes, columns - j)), zero())));
+  };
+  if (Sum::kBegun && target.begun) plus(target.begun, 0);
+  if (!target.first) plus(target.c, target.c_stride);
+  if (!kHalves || !target.to) return put_rows(sums, rows, width, target.c, target.c_stride, columns);
+  if constexpr (kHalves) {
+    if (target.to_stored == Stored::bf16) return put_rows(sums, rows, width, static_cast<Bf16*>(target.to), target.to_stride, columns);
+    put_rows(sums, rows, width, static_cast<Fp16*>(target.to), target.to_stride, columns);
+  }
 }
 
 // a[Rows][n] b[n][columns] to its target. Halves: 1 where the first vector of a strip holds all columns. Lies: a is no panel, but
@@ -247,26 +113,38 @@ void tile(const Number* a, [[maybe_unused]] Index stride, Source<B> b, Index n, 
                        row_bytes);
   else
     multiply<B, 0>(Panel<Rows>{a}, b, n, sums, fetch, next, written, row_bytes);
-  const auto plus = [&](const Number* from, Index stride, int columns) __attribute__((always_inline)) {
-    each_vector<Rows, Halves>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
-      sums[r][half] = Sum::plus(sums[r][half], get(from + r * stride + half * kLanes, lanes, zero()));
+  const bool halves = kHalves && target.to, bf16 = target.to_stored == Stored::bf16;
+  if (target.columns < Halves * kLanes || (halves && !(bf16 ? kNarrowsAtOnce<Bf16> : kNarrowsAtOnce<Fp16>))) {
+    alignas(64) Number memory[Rows][Halves * kLanes];
+    each_vector<Rows, Halves>([&](int r, int half) __attribute__((always_inline)) { store(memory[r] + half * kLanes, sums[r][half]); });
+    return put_sums<Sum>(memory[0], Rows, Halves * kLanes, target);
+  }
+  const auto plus = [&](const Number* from, Index stride) __attribute__((always_inline)) {
+    each_vector<Rows, Halves>([&](int r, int half) __attribute__((always_inline)) {
+      sums[r][half] = Sum::plus(sums[r][half], load(from + r * stride + half * kLanes));
     });
   };
-  const int columns = target.columns;
-  if (Sum::kBegun && target.begun) plus(target.begun, 0, Halves * kLanes);
-  if (!target.first) plus(target.c, target.c_stride, columns);
-  if (!kHalves || !target.to) return put_sums(sums, target.c, target.c_stride, columns);
-  if constexpr (kHalves) {
-    if (target.to_stored == Stored::bf16) return put_sums(sums, static_cast<Bf16*>(target.to), target.to_stride, columns);
-    put_sums(sums, static_cast<Fp16*>(target.to), target.to_stride, columns);
-  }
+  if (Sum::kBegun && target.begun) plus(target.begun, 0);
+  if (!target.first) plus(target.c, target.c_stride);
+  const auto put_all = [&](auto* to, Index stride) __attribute__((always_inline)) {
+    each_vector<Rows, Halves>([&](int r, int half) __attribute__((always_inline)) {
+      put(to + r * stride + half * kLanes, kLanes, sums[r][half]);
+    });
+  };
+  if constexpr (kNarrowsAtOnce<Bf16>)
+    if (halves && bf16) return put_all(static_cast<Bf16*>(target.to), target.to_stride);
+  if constexpr (kNarrowsAtOnce<Fp16>)
+    if (halves) return put_all(static_cast<Fp16*>(target.to), target.to_stride);
+  put_all(target.c, target.c_stride);
 }
 
 // The function for each number of rows.
 template <int... Rows>
 struct Functions {
-  template <class B, bool Ahead, bool ToL1>
-  static constexpr decltype(&add_product<B, Ahead, ToL1, 1>) kAdd[] = {add_product<B, Ahead, ToL1, Rows + 1>...};
+  template <class B, Index Later>
+  static constexpr decltype(&add_product<B, 0, Later, false, 1>) kAdd[] = {add_product<B, 0, Later, false, Rows + 1>...};
+  template <class B, bool Sparse, bool ToL1>
+  static constexpr decltype(&add_product<B, 64, 0, ToL1, 1>) kAddAhead[] = {add_product<B, apart<B>(Sparse, Rows + 1), 0, ToL1, Rows + 1>...};
   template <class B, int Halves, bool Lies>
   static constexpr decltype(&tile<B, Halves, Lies, 1>) kTile[] = {tile<B, Halves, Lies, Rows + 1>...};
 };
@@ -286,16 +164,28 @@ ROOFLINE_INLINE void in_tiles(Index rows, Part part, Index most = kTileRows) {
   }
 }
 
-// The sums of all rows with a chunk of a strip in registers' format: sums[rows][kWidth] += a[rows][n] b[n][kWidth].
+// The sums of all rows with a chunk of a strip in registers' format: sums[rows][kWidth] += a[rows][n] b[n][kWidth]. Ahead: the next
+// chunk is fetched. Tiles that share a chunk share these requests, some bytes every four rows of b: a busy memory drops those to the
+// second cache, and none to the first, which come later, for what is still missing.
 template <class B, bool Ahead>
 ROOFLINE_INLINE void add_rows(const PlainPart& part, const Number* a, const char* b, Index n, Number* sums) {
   const Index together = rows_at_once(part), tiles = (part.rows + together - 1) / together;
-  const Index fetch = Ahead && tiles > 1 ? (4 * B::kRowBytes / tiles + 63) / 64 * 64 : 0;
+  const bool alone = tiles == 1, once = alone && part.streams.count == 1, sparse = once && part.streams.sparse, to_l1 = part.streams.to_l1;
   const char* next = b + n * B::kRowBytes;
-  const auto& add = Ahead && part.streams.to_l1 ? OfRows::kAdd<B, Ahead, Ahead> : OfRows::kAdd<B, Ahead, false>;
+  Index ahead = 0;
+  const auto* add = OfRows::kAdd<B, Ahead ? 2 * kInFlight : 0>;
+  if constexpr (Ahead) {
+    if (alone) {
+      add = sparse ? to_l1 ? OfRows::kAddAhead<B, true, true> : OfRows::kAddAhead<B, true, false>
+                   : to_l1 ? OfRows::kAddAhead<B, false, true> : OfRows::kAddAhead<B, false, false>;
+      ahead = !once ? in_flight(part) : apart<B>(sparse, static_cast<int>(part.rows)) == 64 ? kShorter : kInFlight;
+    } else {
+      ahead = (4 * B::kRowBytes / tiles + 63) / 64 * 64;
+    }
+  }
   in_tiles(part.rows, [&](Index row, Index rows) {
-    add[rows - 1](part, a + row * part.row_words(), b, n, sums + row * kWidth, next, fetch);
-    next += n / 4 * fetch;
+    add[rows - 1](part, a + row * part.row_words(), b, n, sums + row * kWidth, ahead, next);
+    next += n / 4 * ahead;
   }, together);
 }
 
@@ -347,9 +237,9 @@ void pack_panels(const PlainPart& part, Index k, Index n, Number* panels) {
 // Rows of b whose stores are in flight together; of narrower strips, which the first cache holds, more.
 constexpr Index kWidened = kLanes == 16 ? 32 : 128;
 
-// Strips::at is where row k of a strip begins; `widen` converts rows to registers' format. Read reads unpacked rows of b; void: b is
-// always packed.
-template <class Strips, class Read = void, class Part>
+// Strips::at is where row k of a strip begins; `widen` converts rows to registers' format. AsItLies: a strip of unpacked
+// rows of b, or void, where b is always packed.
+template <class Strips, class AsItLies = void, class Part>
 void block(const Part& part) {
   using B = typename Strips::B;
   using Wide = WideStrip<typename B::Sum>;
@@ -400,12 +290,9 @@ void block(const Part& part) {
             if (part.lies) return functions(std::true_type());
           return functions(std::false_type());
         };
-        if constexpr (!std::is_void_v<Read>)
-          if (part.unpacked.from && !row) {
-            using Strip = UnpackedStrip<typename B::Sum, Read>;
-            const auto* const rows_of_b = static_cast<const typename Read::Element*>(part.unpacked.from);
-            return meet(OfRows::kTile<Strip, 2, true>[rows - 1], Source<Strip>{rows_of_b, part.unpacked.stride, part.unpacked.to}, 0, n);
-          }
+        if constexpr (!std::is_void_v<AsItLies>)
+          if (part.unpacked.from && !row)
+            return meet(OfRows::kTile<AsItLies, 2, true>[rows - 1], Source<AsItLies>(part.unpacked), 0, n);
         if constexpr (Strips::kMostDirect > 0)
           if (direct) return meet(tiles_of(B{}), strip + from, 0, n);
         // The first rows meet b while it is widened, some rows of it at a time: the stores take longer than all else of that, and
