@@ -124,16 +124,20 @@ template <class Read>
 void plain(const Number* a, const void* from, Index stride, void* c, Index c_stride, Index rows, Index columns, Index inner,
            Stored c_stored) {
   using Element = typename Read::Element;
-  constexpr Index kLeastColumns = 64, kMostColumns = 256, kBytes = 8 << 10, kNumbers = Read::kNumbers;
+  constexpr Index kLeastColumns = 64, kBytes = 8 << 10, kNumbers = Read::kNumbers;
+  // Rows whole pages apart share sets of L1: a block has as few of them as these have ways.
+  constexpr Index kColumns = 256, kPageColumns = kBytes / GemmKernels::kPageRows / Index{sizeof(Element)};
+  constexpr Index kMostColumns = kPageColumns > kColumns ? kPageColumns : kColumns;
+  const Index limit = stride * Index{sizeof(Element)} % 4096 ? kColumns : kPageColumns;
   // Where rows take several passes, a block has half as many columns and twice as many rows of b: sums are loaded and stored less often.
   const Index parts = rows > kUnpackedRows && columns > kLeastColumns ? 2 : 1;
-  const Index most_columns = least(kMostColumns, (columns / parts + kLeastColumns - 1) / kLeastColumns * kLeastColumns);
+  const Index most_columns = least(limit, (columns / parts + kLeastColumns - 1) / kLeastColumns * kLeastColumns);
   const auto* const b = static_cast<const Element*>(from);
   const Index words = (inner + kNumbers - 1) / kNumbers;
   const Index block = kBytes / (least(most_columns, columns) * Index{sizeof(Element)}) / kNumbers * kNumbers;
-  const bool apart = columns > kMostColumns || c_stored != Stored::fp32;
+  const bool apart = columns > limit || c_stored != Stored::fp32;
   alignas(64) Number memory[GemmKernels::kMostFewRows * kMostColumns];
-  const Index sums_stride = apart ? kMostColumns : c_stride;
+  const Index sums_stride = apart ? limit : c_stride;
   for (Index j = 0; j < columns; j += most_columns) {
     const Index together = least(most_columns, columns - j);
     Number* const sums = apart ? memory : static_cast<Number*>(c) + j;
