@@ -12,6 +12,7 @@
 
 #include "cpu/elements.h"
 #include "guarded.h"
+#include "reference.h"
 
 namespace roofline::cpu {
 
@@ -118,47 +119,60 @@ struct Tensors {
   std::vector<std::int32_t> pages;
 };
 
-// weight_step: of the rounding of weights.
+// What a problem's rows are in double; sizes: the sum of the magnitudes of what each result is the sum of.
+struct Attended {
+  std::vector<double> out, sizes, logsumexp;
+};
+
 template <class T, class K>
-void compare(const Shape& shape, Tensors<T, K>& tensors, double tolerance, double weight_step = 0) {
-  ASSERT_TRUE(tensors.out.guarded() && tensors.logsumexp.guarded());
-  const double step = sizeof(T) == 8 ? 1e-15 : step_of(kElementOf<T>);
-  const std::int64_t head_dim = shape.head_dim, key_dim = shape.key_dim(), values = shape.values();
+Attended attend(const Shape& shape, Tensors<T, K>& tensors) {
+  const std::int64_t head_dim = shape.head_dim, rope_dim = shape.rope_dim, values = shape.values();
   const std::vector<double> q = tensors.q.values(), k = tensors.k.values(), rope = tensors.rope.values(),
                             v = tensors.values.values();
+  Attended all = {std::vector<double>(shape.rows() * values), std::vector<double>(shape.rows() * values), {}};
   for (std::int64_t row = 0; row < shape.rows(); ++row) {
     const std::int64_t first = shape.first(row), count = shape.visible(row) - first;
-    std::vector<double> weights(count), wanted(values), sizes(values);
-    for (std::int64_t key = 0; key < count; ++key) {
-      const std::int64_t at = shape.row_of(first + key);
-      for (std::int64_t d = 0; d < head_dim; ++d) weights[key] += q[row * key_dim + d] * k[at * head_dim + d];
-      for (std::int64_t d = 0; d < shape.rope_dim; ++d)
-        weights[key] += q[row * key_dim + head_dim + d] * rope[at * shape.rope_dim + d];
-      weights[key] *= shape.scale();
-      if (shape.softcap > 0) weights[key] = shape.softcap * std::tanh(weights[key] / shape.softcap);
+    std::vector<double> weights;
+    for (std::int64_t key = first; key < first + count; ++key) {
+      const double* const query = &q[row * shape.key_dim()];
+      const double score = shape.scale() * (reference::dot(query, k.data() + shape.row_of(key) * head_dim, head_dim) +
+                                            reference::dot(query + head_dim, rope.data() + shape.row_of(key) * rope_dim, rope_dim));
+      weights.push_back(shape.softcap > 0 ? shape.softcap * std::tanh(score / shape.softcap) : score);
     }
     const double sink = shape.sinks ? tensors.sinks[row / shape.seq_q] : -std::numeric_limits<double>::infinity();
     const double top = std::max(sink, *std::max_element(weights.begin(), weights.end()));
     double sum = std::exp(sink - top);
     for (double& weight : weights) sum += weight = std::exp(weight - top);
+    all.logsumexp.push_back(top + std::log(sum));
+    double *const out = &all.out[row * values], *const sizes = &all.sizes[row * values];
     for (std::int64_t key = 0; key < count; ++key) {
-      const double weight = weights[key] / sum;
+      const double weight = weights[key] / sum, *const value = &v[shape.row_of(first + key) * values];
       for (std::int64_t d = 0; d < values; ++d) {
-        const double part = weight * v[shape.row_of(first + key) * values + d];
-        wanted[d] += part;
+        const double part = weight * value[d];
+        out[d] += part;
         sizes[d] += std::abs(part);
       }
     }
-    // Scores of 100 are rounded to 8e-6 of them; results once. Logarithms of sums are in fp32.
-    for (std::int64_t d = 0; d < values; ++d)
-      ASSERT_NEAR(tensors.out.value(row * values + d), wanted[d],
-                  tolerance + step / 2 * std::abs(wanted[d]) + weight_step / 2 * sizes[d])
-          << shape.group << " x " << shape.seq_q << " queries, " << shape.seq_kv << " keys, head_dim " << head_dim << ", causal "
-          << shape.causal << ", window " << shape.window << ", row " << row << ", column " << d << ", element " << kCachedOf<K>;
-    const double logsumexp = top + std::log(sum);
-    if (!shape.logsumexp) continue;
-    ASSERT_NEAR(tensors.logsumexp[row], logsumexp, tolerance + 2e-7 * (1 + std::abs(logsumexp))) << "row " << row;
   }
+  return all;
+}
+
+// weight_step: of the rounding of weights.
+template <class T, class K>
+void compare(const Shape& shape, Tensors<T, K>& tensors, const Attended& wanted, double tolerance, double weight_step = 0) {
+  ASSERT_TRUE(tensors.out.guarded() && tensors.logsumexp.guarded());
+  const double step = sizeof(T) == 8 ? 1e-15 : step_of(kElementOf<T>);
+  const std::int64_t values = shape.values();
+  // Scores of 100 are rounded to 8e-6 of them; results once. Logarithms of sums are in fp32.
+  for (std::int64_t i = 0; i < shape.rows() * values; ++i)
+    ASSERT_NEAR(tensors.out.value(i), wanted.out[i],
+                tolerance + step / 2 * std::abs(wanted.out[i]) + weight_step / 2 * wanted.sizes[i])
+        << shape.group << " x " << shape.seq_q << " queries, " << shape.seq_kv << " keys, head_dim " << shape.head_dim << ", causal "
+        << shape.causal << ", window " << shape.window << ", row " << i / values << ", column " << i % values << ", element "
+        << kCachedOf<K>;
+  for (std::int64_t row = 0; shape.logsumexp && row < shape.rows(); ++row)
+    ASSERT_NEAR(tensors.logsumexp[row], wanted.logsumexp[row], tolerance + 2e-7 * (1 + std::abs(wanted.logsumexp[row])))
+        << "row " << row;
 }
 
 }  // namespace roofline::cpu

@@ -120,17 +120,19 @@ double weight_step(const AttentionTiledKernels& table) { return table.numbers > 
 bool has_other_weights(const AttentionNaiveKernels&) { return false; }
 bool has_other_weights(const AttentionTiledKernels& table) { return table.columns > 1; }
 
-// change(tensors) before each run.
+// change(tensors) before the runs.
 template <class T, class K = T, class Table, class F>
 void check_of(const Table& table, Shape shape, const F& change) {
   if (!computes<T, K>(table)) return;
+  Tensors<T, K> tensors(shape);
+  change(tensors);
+  const Attended wanted = attend(shape, tensors);
   for (const bool logsumexp : {true, false}) {
     if (!logsumexp && !has_other_weights(table)) continue;
     shape.logsumexp = logsumexp;
-    Tensors<T, K> tensors(shape);
-    change(tensors);
+    tensors.out.fill(9);
     run(table, shape, tensors);
-    compare(shape, tensors, std::is_same_v<T, double> ? 1e-12 : 1e-4, weight_step(table));
+    compare(shape, tensors, wanted, std::is_same_v<T, double> ? 1e-12 : 1e-4, weight_step(table));
   }
 }
 template <class T, class K = T, class Table>

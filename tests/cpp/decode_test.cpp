@@ -79,7 +79,8 @@ void check_of(const DecodeKernels<Number>& table, const Shape& shape) {
   }
   Tensors<T, K> tensors(shape);
   run(table, shape, tensors);
-  compare(shape, tensors, sizeof(T) == 8 ? 1e-12 : shape.growth > 0 ? 3e-4 : 2e-5, table.numbers > 1 ? step_of(kBf16) : 0);
+  const double tolerance = sizeof(T) == 8 ? 1e-12 : shape.growth > 0 ? 3e-4 : 2e-5;
+  compare(shape, tensors, attend(shape, tensors), tolerance, table.numbers > 1 ? step_of(kBf16) : 0);
 }
 
 // Queries of T over a cache of every element.
