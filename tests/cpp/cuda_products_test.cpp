@@ -2,6 +2,7 @@
 // what they refuse and what they leave behind.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "on_fake_gpu.h"
 #include "reference.h"
@@ -46,8 +47,8 @@ std::vector<std::string> steps(const Bound& bound) {
 
 double half_step(DType dtype) { return dtype == DType::fp32 ? 0x1p-22 : dtype == DType::fp16 ? 0x1p-10 : 0x1p-7; }
 
-void check_leaks(Backend& device, const KernelEntry& kernel, const Arguments& arguments, int times) {
-  const auto settled = check_failures(device, kernel, arguments, times);
+void check_leaks(Backend& device, const KernelEntry& kernel, const Arguments& arguments) {
+  const auto settled = check_failures(device, kernel, arguments, 100);
   stub().heuristics = lt::alloc_failed;
   EXPECT_THROW(kernel.bind(arguments, device), OutOfMemory);
   stub().heuristics = lt::not_supported;
@@ -109,27 +110,36 @@ struct ProductData {
     arguments.add(tensor("a_whole", a_whole, DType::fp32, {1})), arguments.add(tensor("b_whole", b_whole, DType::fp32, {1}));
     type = scale;
   }
-  double scale(std::int64_t i, std::int64_t row, std::int64_t column, std::int64_t l) const {
-    const auto of = [&](const void* scales, std::int64_t at) { return element(type, scales, at); };
+  // Of a's row, and of b's column, at depth l.
+  double scale_of_a(std::int64_t i, std::int64_t row, std::int64_t l) const {
     if (how.scales == std::string("none")) return 1;
-    if (how.scales == std::string("tensor")) return of(a_scale, 0) * of(b_scale, 0);
-    if (how.scales == std::string("row")) return of(a_scale, i * m + row) * of(b_scale, i * n + column);
-    const double whole =
-        how.scales == std::string("block") ? 1 : element(DType::fp32, a_whole, 0) * element(DType::fp32, b_whole, 0);
-    const std::int64_t block = l / how.block;
-    return whole * of(a_scale, (i * m + row) * blocks + block) * of(b_scale, (i * blocks + block) * across + column / how.columns);
+    if (how.scales == std::string("tensor")) return element(type, a_scale, 0);
+    if (how.scales == std::string("row")) return element(type, a_scale, i * m + row);
+    return whole(a_whole) * element(type, a_scale, (i * m + row) * blocks + l / how.block);
   }
+  double scale_of_b(std::int64_t i, std::int64_t column, std::int64_t l) const {
+    if (how.scales == std::string("none")) return 1;
+    if (how.scales == std::string("tensor")) return element(type, b_scale, 0);
+    if (how.scales == std::string("row")) return element(type, b_scale, i * n + column);
+    return whole(b_whole) * element(type, b_scale, (i * blocks + l / how.block) * across + column / how.columns);
+  }
+  double whole(const void* scale) const { return how.scales == std::string("block") ? 1 : element(DType::fp32, scale, 0); }
   void check() const {
-    for (std::int64_t i = 0; i < batch; ++i)
+    for (std::int64_t i = 0; i < batch; ++i) {
+      std::vector<double> rows, columns;  // times their scales
+      for (std::int64_t row = 0; row < m; ++row)
+        for (std::int64_t l = 0; l < k; ++l) rows.push_back(scale_of_a(i, row, l) * element(dtype, a, (i * m + row) * k + l));
+      for (std::int64_t column = 0; column < n; ++column)
+        for (std::int64_t l = 0; l < k; ++l)
+          columns.push_back(scale_of_b(i, column, l) * element(dtype, b, (i * k + l) * n + column));
       for (std::int64_t row = 0; row < m; ++row)
         for (std::int64_t column = 0; column < n; ++column) {
-          double want = 0;
-          for (std::int64_t l = 0; l < k; ++l)
-            want += scale(i, row, column, l) * element(dtype, a, (i * m + row) * k + l) *
-                    element(dtype, b, (i * k + l) * n + column);
+          const auto its_row = rows.begin() + row * k;
+          const double want = std::inner_product(its_row, its_row + k, columns.begin() + column * k, 0.0);
           const double slack = out == DType::int32 || out == DType::fp32 ? 0 : std::abs(want) * half_step(out);
           ASSERT_NEAR(element(out, c, (i * m + row) * n + column), want, slack) << i << " " << row << " " << column;
         }
+    }
   }
   Memory memory;
   DType dtype, out, type;
@@ -254,7 +264,7 @@ TEST_F(OnFakeGpu, NothingIsLeftOfBmm) {
   const auto device = cuda::open(0);
   for (const Scaled& how : {kBlock, kSquare}) {
     const ProductData data(*device, DType::fp8_e4m3, DType::bf16, how, 1, 2, 16, 256);
-    check_leaks(*device, kernel(*device, "bmm", DType::fp8_e4m3), data.arguments, how.columns > 1 ? 100 : 1000);
+    check_leaks(*device, kernel(*device, "bmm", DType::fp8_e4m3), data.arguments);
   }
 }
 
@@ -263,7 +273,7 @@ TEST_F(OnFakeGpu, NothingIsLeftOfProductsWithTwoLevelsOfScales) {
   const auto device = cuda::open(0);
   for (const std::int64_t batch : {0, 1}) {
     const ProductData data(*device, DType::nvfp4, DType::fp32, kNvTwoLevel, batch, 2, 16, 64);
-    check_leaks(*device, kernel(*device, batch ? "bmm" : "matmul", DType::nvfp4), data.arguments, 100);
+    check_leaks(*device, kernel(*device, batch ? "bmm" : "matmul", DType::nvfp4), data.arguments);
   }
 }
 
@@ -373,7 +383,7 @@ TEST_F(OnFakeGpu, NothingIsLeftOfFfn) {
   FfnData data(*device, DType::bf16, 1, 2, 4, 4);
   data.arguments.add("activation", std::string("swiglu"));
   for (const char* variant : {"library", "fused"})
-    check_leaks(*device, kernel(*device, "ffn", DType::bf16, variant), data.arguments, 1000);
+    check_leaks(*device, kernel(*device, "ffn", DType::bf16, variant), data.arguments);
 }
 
 // -- attention ------------------------------------------------------------------------------------------------------------------
@@ -454,7 +464,7 @@ TEST_F(OnFakeGpu, ScoresThatDoNotFitAreRefusedBeforeTheDriverIsAsked) {
 TEST_F(OnFakeGpu, NothingIsLeftOfAttention) {
   const auto device = cuda::open(0);
   const AttentionData data(*device, DType::bf16, 1, 2, 1, 2, 3, 4, true);
-  check_leaks(*device, kernel(*device, "attention", DType::bf16), data.arguments, 1000);
+  check_leaks(*device, kernel(*device, "attention", DType::bf16), data.arguments);
 }
 
 // -- grouped_matmul -------------------------------------------------------------------------------------------------------------
@@ -558,7 +568,7 @@ TEST_F(OnFakeGpu, GroupedMatmulRefusesWhatItCannotRun) {
   data.chosen[3] = 4;
   EXPECT_TRUE(has(message<Error>(bind), "expert 4 of 4"));
   data.chosen[3] = 0;
-  check_leaks(*device, kernel(*device, "grouped_matmul", DType::bf16), data.arguments, 1000);
+  check_leaks(*device, kernel(*device, "grouped_matmul", DType::bf16), data.arguments);
 }
 
 // -- gates ----------------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "cuda/libraries/cublas_lt.h"
 
@@ -116,6 +118,17 @@ double scale_of(const void* scales, std::int32_t mode, std::uint64_t i, std::uin
     default:
       return floats[0];
   }
+}
+
+// An operand times its scales, inner fastest, as it lies in memory where it is `along` inner.
+std::vector<double> scaled(const Shape& shape, const void* data, bool along, const void* scales, std::int32_t mode,
+                           std::uint64_t count, std::uint64_t depth) {
+  std::vector<double> all;
+  for (std::uint64_t i = 0; i < count; ++i)
+    for (std::uint64_t l = 0; l < depth; ++l)
+      all.push_back(read(shape.type, data, along ? l + i * shape.leading : i + l * shape.leading) *
+                    scale_of(scales, mode, i, l, count, depth));
+  return all;
 }
 
 Stub stub;
@@ -258,18 +271,15 @@ API Status cublasLtMatmul(Handle, Description description, const void* alpha, co
   stub.compute = meaning.compute, stub.scale = meaning.scale, stub.transa = meaning.transa, stub.transb = meaning.transb;
   const double first = scalar(meaning.scale, alpha), second = scalar(meaning.scale, beta);
   for (std::int32_t i = 0; i < D.batch; ++i) {
-    const void* left = static_cast<const char*>(a) + i * A.stride * size_of(A.type);
-    const void* right = static_cast<const char*>(b) + i * B.stride * size_of(B.type);
+    const std::vector<double> left = scaled(A, static_cast<const char*>(a) + i * A.stride * size_of(A.type), meaning.transa,
+                                            meaning.a_scale, meaning.a_mode, m, k);
+    const std::vector<double> right = scaled(B, static_cast<const char*>(b) + i * B.stride * size_of(B.type), !meaning.transb,
+                                             meaning.b_scale, meaning.b_mode, n, k);
     void* out = static_cast<char*>(d) + i * D.stride * size_of(D.type);
     const void* before = static_cast<const char*>(c) + i * D.stride * size_of(D.type);
     for (std::uint64_t row = 0; row < m; ++row)
       for (std::uint64_t column = 0; column < n; ++column) {
-        double sum = 0;
-        for (std::uint64_t l = 0; l < k; ++l)
-          sum += read(A.type, left, meaning.transa ? l + row * A.leading : row + l * A.leading) *
-                 read(B.type, right, meaning.transb ? column + l * B.leading : l + column * B.leading) *
-                 scale_of(meaning.a_scale, meaning.a_mode, row, l, m, k) *
-                 scale_of(meaning.b_scale, meaning.b_mode, column, l, n, k);
+        const double sum = std::inner_product(left.begin() + row * k, left.begin() + (row + 1) * k, right.begin() + column * k, 0.0);
         double x = first * sum + (second != 0 ? second * read(D.type, before, row + column * D.leading) : 0);
         if (meaning.epilogue == epilogue_relu) x = x > 0 ? x : 0;
         if (meaning.epilogue == epilogue_gelu) x = 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
