@@ -243,7 +243,7 @@ template <class Strips, class AsItLies = void, class Part>
 void block(const Part& part) {
   using B = typename Strips::B;
   using Wide = WideStrip<typename B::Sum>;
-  const bool direct = part.rows <= Strips::kMostDirect;
+  const bool direct = part.as_stored || part.rows <= Strips::kMostDirect;
   const Index bytes = Strips::bytes(part);
   const auto* const b = static_cast<const char*>(part.b);
   Number* const wide = part.workspace;  // [inner_block, kWidth], where b is no fp32

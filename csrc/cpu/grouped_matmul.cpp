@@ -40,6 +40,7 @@ struct Plan {
   GroupedMatmul problem;
   Blocks most;
   Streams streams;  // in which few rows read weights
+  bool as_stored;   // see GemmPart
   Weights up, gate, down;
   std::int64_t thread_bytes;
   std::shared_ptr<void> memory, packed;
@@ -128,6 +129,7 @@ void multiply(const Plan& plan, const Weights& weights, const RowBlock& block, s
       .last = last - first,
       .inner_block = inner_block(plan, weights),
       .panels = a ? nullptr : x_of(plan, block),
+      .as_stored = plan.as_stored,
       .streams = plan.streams,
   });
 }
@@ -189,6 +191,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   plan->most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
   const std::int64_t rows = rows_of(problem), experts = problem.all_experts();
   plan->streams = read_streams(device, isa, parts_of(rows, experts));
+  plan->as_stored = !few(problem.tokens) && reads_as_stored(device, *table, plan->type);
 
   std::int64_t packed_bytes = 0;
   const auto describe = [&](std::int64_t columns, std::int64_t inner) {

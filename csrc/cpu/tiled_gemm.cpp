@@ -150,6 +150,24 @@ Streams read_streams(Device& device, const std::string& what, std::int64_t rows,
   }));
 }
 
+bool reads_as_stored(Device& device, const GemmKernels& table, Stored type) {
+  if (table.multiple > 1 || number_bytes<float>(type, false) * table.numbers[index(type)] != 2) return false;
+  constexpr std::int64_t kRows = 64, kInner = 1024, kStrips = 8;
+  return device.quickest("strips of type " + std::to_string(index(type)) + " as stored", 2, [&]() -> Device::Trial {
+    const std::int64_t columns = kStrips * table.width, own_floats = (kRows + table.width) * kInner + kRows * columns;
+    const auto b = workspace(device, 2 * kInner * columns, Fill::uniform);
+    const auto own = workspace(device, 4 * own_floats * device.threads());
+    return {{}, [=, &device, block = table.block[index(type)]](int candidate) {
+              device.pool().run([&](int worker) {
+                float* const a = static_cast<float*>(own.get()) + worker * own_floats;
+                block({.b = b.get(), .c = a + kRows * kInner, .workspace = a + kRows * (kInner + columns), .rows = kRows, .columns = columns,
+                       .c_stride = columns, .inner = kInner, .first = 0, .last = kStrips, .inner_block = kInner, .panels = a,
+                       .as_stored = candidate == 1});
+              });
+            }};
+  }) == 1;
+}
+
 namespace {
 
 template <class Number>
@@ -178,6 +196,8 @@ TiledGemm plan_with(const TiledProblem& problem, Device& device, Stored type, Ch
 
   const bool few = !problem.unpack && rows <= GemmKernels::kMostFewRows;
   if (few) plan.streams = read_streams(device, isa, rows);
+  bool as_stored = false;
+  if constexpr (kNumber == sizeof(float)) as_stored = !few && reads_as_stored(device, *table, type);
   const bool words_lie = numbers * size_bytes(problem.dtype) == kNumber && !problem.a_is_fp32 && problem.inner == inner * numbers;
   const bool lies = !few && words_lie && table->lies(strips);
   const Blocks most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches(), kNumber);
@@ -258,7 +278,7 @@ TiledGemm plan_with(const TiledProblem& problem, Device& device, Stored type, Ch
       const Range rows_of_part = share(turn.size(), static_cast<int>(row_part), static_cast<int>(row_parts), row_multiple);
       GemmPartOf<Number> part{};
       part.a = static_cast<const char*>(problem.a) + (turn.first + rows_of_part.first) * problem.inner * a_size;
-      part.lies = lies, part.near = near;
+      part.lies = lies, part.near = near, part.as_stored = as_stored;
       part.panels = panel_bytes ? panels + worker * copy_floats + row_part % packed_parts * part_bytes / kNumber : nullptr;
       part.rows = rows_of_part.size(), part.inner = inner, part.inner_block = plan.inner_block;
       part.a_stored = words ? Stored::fp32 : a_stored;

@@ -57,6 +57,10 @@ Streams read_streams(Device& device, Isa isa, std::int64_t rows);
 Streams read_streams(Device& device, const std::string& what, std::int64_t rows, int width, std::int64_t row_bytes, int levels,
                      const std::function<void(const GemmPart&)>& few);
 
+// Whether many rows are quicker where every tile of them converts what it reads of b, whose words have 2 bytes, than where each strip
+// is widened once: measured once for a device and type. A CPU that converts beside its multiply-adds has no use for a widened strip.
+bool reads_as_stored(Device& device, const GemmKernels& table, Stored type);
+
 // As a plan states them: "L2", or "L2, a line in four".
 inline std::string prefetch_of(const Streams& streams) {
   return std::string(streams.to_l1 ? "L1" : "L2") + (streams.sparse ? ", a line in four" : "");

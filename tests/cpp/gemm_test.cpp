@@ -116,10 +116,11 @@ class GemmTest : public TableTest<GemmKernels> {
                   .behind = behind, .first = first, .last = last, .inner_block = inner_block, .a_stored = widened ? Stored::fp32 : type,
                   .streams = {GemmKernels::kMostStreams}};
     (few ? table.few : table.block)[index(type)](part);
-    // The same, bit for bit, however many streams there are and wherever they are prefetched to, and where a is packed before.
+    // The same, bit for bit, however many streams there are and wherever they are prefetched to, where a is packed before, and where
+    // every tile reads b as stored.
     Floats again(rows * columns, 5), panels(few ? 1 : table.panel_rows(rows) * words, 0);
     again.fill(7);
-    part.c = again.data(), part.streams = {1, true}, part.panels = few ? nullptr : panels.data();
+    part.c = again.data(), part.streams = {1, true}, part.panels = few ? nullptr : panels.data(), part.as_stored = true;
     for (std::int64_t k = 0; !few && k < words; k += inner_block)
       table.pack_a(part, k, std::min(inner_block, words - k), panels.data() + k * table.panel_rows(rows));
     (few ? table.few : table.block)[index(type)](part);
