@@ -17,10 +17,11 @@ template <class V, int Sets, class State, class Step>
 ROOFLINE_INLINE void accumulate(std::int64_t first, std::int64_t last, State (&state)[Sets], Step step) {
   constexpr int kAtOnce = kStep<V>;
   std::int64_t i = first;
-  for (; i + Sets * kAtOnce <= last; i += Sets * kAtOnce) {
+  if constexpr (Sets > 1)
+    for (; i + Sets * kAtOnce <= last; i += Sets * kAtOnce) {
 #pragma GCC unroll 8
-    for (int s = 0; s < Sets; ++s) step(state[s], i + s * kAtOnce, kAtOnce);
-  }
+      for (int s = 0; s < Sets; ++s) step(state[s], i + s * kAtOnce, kAtOnce);
+    }
   for (; i + kAtOnce <= last; i += kAtOnce) step(state[0], i, kAtOnce);
   if (i < last) step(state[Sets - 1], i, static_cast<int>(last - i));
 }
@@ -31,33 +32,23 @@ constexpr int kSets = kStep<V> == kLanes || Sets == 2 ? Sets : Sets / 2;
 
 template <class V, int Sums>
 struct Partial {
-  V sum[Sums], top;
+  V sum[Sums];
 };
 // Lane r: what belongs to row r.
 template <int Sums>
-struct Totals {
-  Vec sum[Sums], top;
-};
+using Totals = Partial<Vec, Sums>;
 
-constexpr auto kHigher = [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); };
-
-// What step adds over [0, n) to the sums of its state, one vector of each, and what it raises its top to. What rounding takes from
-// the sum of two blocks is kept and added at the end.
+// What step adds over [0, n) to the sums of its state, one vector of each. What rounding takes from the sum of two blocks is kept and
+// added at the end.
 template <class V, int Sums, int Sets, class Step>
 ROOFLINE_INLINE void total(std::int64_t n, Totals<Sums>& found, Step step) {
   constexpr std::int64_t kBlock = 64 * Sets * kStep<V>;  // summed in fp32: 64 to a lane, so few roundings
   Vec lost[Sums];
-  found.top = set1(-kInfinity);
   for (std::int64_t first = 0; first < n; first += kBlock) {
     Partial<V, Sums> state[Sets];
-    for (Partial<V, Sums>& one : state) {
+    for (Partial<V, Sums>& one : state)
       for (V& part : one.sum) part = all<V>(0);
-      one.top = all<V>(-kInfinity);
-    }
     accumulate<V>(first, least(n, first + kBlock), state, step);
-    for (int width = Sets / 2; width > 0; width /= 2)
-      for (int s = 0; s < width; ++s) state[s].top = each(kHigher, state[s].top, state[s + width].top);
-    found.top = max(found.top, top_of(state[0].top));
     for (int k = 0; k < Sums; ++k) {
       for (int width = Sets / 2; width > 0; width /= 2)
         for (int s = 0; s < width; ++s) state[s].sum[k] = plus(state[s].sum[k], state[s + width].sum[k]);
@@ -74,11 +65,11 @@ ROOFLINE_INLINE void total(std::int64_t n, Totals<Sums>& found, Step step) {
   for (int k = 0; n > kBlock && k < Sums; ++k) found.sum[k] = add(found.sum[k], lost[k]);
 }
 
-// Lane r: the totals of what step(r) adds and raises over row r. Rows of a few vectors have no use for many states, nor have steps
-// that wait for memory.
+// Lane r: the totals of what step(r) adds over row r. Rows of a few vectors have no use for many states, nor have steps that wait for
+// memory.
 template <class V, int Sums, int MostSets, class Step>
 ROOFLINE_INLINE Totals<Sums> totals(int rows, std::int64_t columns, Step step) {
-  Vec of_row[Sums][kLanes], tops[kLanes];
+  Vec of_row[Sums][kLanes];
   for (int r = 0; r < rows; ++r) {
     Totals<Sums> one = {};
     if (MostSets == 2 || columns < 2 * MostSets * kStep<V>)
@@ -86,16 +77,54 @@ ROOFLINE_INLINE Totals<Sums> totals(int rows, std::int64_t columns, Step step) {
     else
       total<V, Sums, kSets<V, MostSets>>(columns, one, step(r));
     for (int k = 0; k < Sums; ++k) of_row[k][r] = one.sum[k];
-    tops[r] = one.top;
   }
-  for (int r = rows; r > 1 && r < kLanes; ++r) {
+  for (int r = rows; r > 1 && r < kLanes; ++r)
     for (int k = 0; k < Sums; ++k) of_row[k][r] = zero();
-    tops[r] = tops[0];
-  }
   Totals<Sums> found;
   for (int k = 0; k < Sums; ++k) found.sum[k] = rows == 1 ? set1(reduce_add(of_row[k][0])) : reduce_add(of_row[k]);
-  found.top = rows == 1 ? set1(reduce_max(tops[0])) : reduce_max(tops);
   return found;
+}
+
+// top[r]: the largest of the first `of` elements of row r. Inlined, this short pass would be compiled for each kind of stores.
+template <class T>
+[[gnu::noinline, gnu::noclone]] void find_tops(const T* x, std::int64_t columns, int rows, std::int64_t of, float* top) {
+  using V = VecOf<T>;
+  constexpr auto kHigher = [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); };
+  Vec of_row[kLanes];
+  for (int r = 0; r < rows; ++r) {
+    V high[2] = {all<V>(-kInfinity), all<V>(-kInfinity)};
+    accumulate<V>(0, of, high, [from = x + r * columns](V& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      state = each(kHigher, state, take<V>(from + i, n, -kInfinity));
+    });
+    of_row[r] = top_of(each(kHigher, high[0], high[1]));
+  }
+  for (int r = rows; r > 1 && r < kLanes; ++r) of_row[r] = of_row[0];
+  store(top, rows == 1 ? set1(reduce_max(of_row[0])) : reduce_max(of_row));
+}
+
+// Lane r: the sum of e^(x - top[r]) over row r, which is kept. Each step (i, n) calls beside(r)(i, n) before it keeps its results.
+template <class V, class T, class Beside>
+ROOFLINE_INLINE Vec sum_powers(const T* x, std::int64_t columns, float* kept, std::int64_t stride, int rows, const float* top,
+                               Beside beside) {
+  return totals<V, 1, 2>(rows, columns, [&](int r) __attribute__((always_inline)) {
+    return [from = x + r * columns, to = kept + r * stride, powers = Powers(top[r]), also = beside(r)](
+               auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      const V e = exp2_of<T, true>(each([&](Vec a) __attribute__((always_inline)) { return powers(a); },
+                                        take<V>(from + i, n, -kInfinity)));
+      state.sum[0] = plus(state.sum[0], e);
+      also(i, n);
+      keep(to + i, n, e);
+    };
+  }).sum[0];
+}
+
+// The same for the tops of whole rows: rare, and so not inlined either.
+template <class V, class T>
+[[gnu::noinline, gnu::noclone]] void sum_powers_of_all(const T* x, std::int64_t columns, float* kept, std::int64_t stride, int rows,
+                                                       float* sums) {
+  float top[kLanes];
+  find_tops(x, columns, rows, columns, top);
+  store(sums, sum_powers<V>(x, columns, kept, stride, rows, top, kNoneBeside));
 }
 
 // Two passes over rows: e^(x - top), kept in cache, and their sums; the quotients. The maximum of a row's first elements serves as
@@ -113,33 +142,21 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
     return scratch ? scratch + r * stride : reinterpret_cast<float*>(y) + (row + r) * stride;  // without scratch y is of fp32
   };
   float scale[kLanes] = {};
-  // Their sums; each row's top is the largest of its first `of` elements.
-  const auto add_powers = [&](std::int64_t row, int some, std::int64_t of, auto beside) __attribute__((always_inline)) {
-    float top[kLanes];
-    store(top, totals<VecOf<T>, 1, 8>(some, of, [&](int r) __attribute__((always_inline)) {
-            return [from = x + (row + r) * columns](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-              state.top = each(kHigher, state.top, take<VecOf<T>>(from + i, n, -kInfinity));
-            };
-          }).top);
-    return totals<V, 1, 2>(some, columns, [&](int r) __attribute__((always_inline)) {
-      return [=, from = x + (row + r) * columns, to = kept(row, r), powers = Powers(top[r]), also = beside(r)](
-                 auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-        const V e = exp2_of<T, true>(each([&](Vec a) __attribute__((always_inline)) { return powers(a); },
-                                          take<V>(from + i, n, -kInfinity)));
-        state.sum[0] = plus(state.sum[0], e);
-        fetch(from + step + i, n);
-        if constexpr (NonTemporal) fetch<1>(from + i, n, 2 * kNearBytes);
-        also(i, n);
-        keep(to + i, n, e);  // where what was stored was kept
-      };
-    }).sum[0];
-  };
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
-    Vec sums = add_powers(row, some, least(columns, 2 * kLanes), beside);
+    const T* const block = x + row * columns;
+    float top[kLanes], sums[kLanes];
+    find_tops(block, columns, some, least(columns, 2 * kLanes), top);
+    store(sums, sum_powers<V>(block, columns, kept(row, 0), stride, some, top, [&](int r) __attribute__((always_inline)) {
+            return [=, from = block + r * columns, also = beside(r)](std::int64_t i, int n) __attribute__((always_inline)) {
+              fetch(from + step + i, n);
+              if constexpr (NonTemporal) fetch<1>(from + i, n, 2 * kNearBytes);
+              also(i, n);
+            };
+          }));
     rest();
-    if (bits_at_least(set1(kMostSum), sums) != (std::uint32_t{1} << kLanes) - 1)
-      sums = add_powers(row, some, columns, kNoneBeside);
-    store(scale, div(set1(1), sums));
+    if (bits_at_least(set1(kMostSum), load(sums)) != (std::uint32_t{1} << kLanes) - 1)
+      sum_powers_of_all<V>(block, columns, kept(row, 0), stride, some, sums);
+    store(scale, div(set1(1), load(sums)));
   };
   in_blocks<V, NonTemporal, 0>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
     return [from = kept(row, r), by = all<V>(scale[r])](std::int64_t i, int n) __attribute__((always_inline)) {

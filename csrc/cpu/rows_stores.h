@@ -57,8 +57,7 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
   };
   if constexpr (NonTemporal) {
     const auto head = static_cast<std::int64_t>((kLineBytes - reinterpret_cast<std::uintptr_t>(y) % kLineBytes) % kLineBytes / sizeof(T));
-    plainly(head < n ? head : n);
-    const std::int64_t lines = i + (n - i) / kLine * kLine;
+    const std::int64_t before = least(head, n), lines = before + (n - before) / kLine * kLine;
     // A pace serves loops that read as many bytes as they write; narrower results, two operands and long arithmetic gain nothing.
     constexpr bool kPaced = !Long && sizeof...(X) == 1 && ((sizeof(X) == sizeof(T)) && ...);
     [[maybe_unused]] Pace pace;
@@ -66,26 +65,30 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
       (fetch(x + first, some, ahead), ...);
       if constexpr (Long) (fetch<1>(x + first, some, 2 * kNearBytes), ...);
     };
-    for (; i + 4 * kLine <= lines; i += 4 * kLine) {
-      fetch_all(i, 4 * kLine);
+    for (std::int64_t plain = before;; plain = n) {  // what is before the first whole line, and then what is behind the last
+      plainly(plain);
+      if (i == n) return;
+      for (; i + 4 * kLine <= lines; i += 4 * kLine) {
+        fetch_all(i, 4 * kLine);
 #pragma GCC unroll 4
-      for (int u = 0; u < 4 * kLine; u += kAtOnce) {
-        if constexpr (kPaced) pace.step(y, u);
-        give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
+        for (int u = 0; u < 4 * kLine; u += kAtOnce) {
+          if constexpr (kPaced) pace.step(y, u);
+          give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
+        }
       }
-    }
-    constexpr int kFew = kAtOnce < kLine ? kAtOnce : kLine;
-    for (; i < lines; i += kFew) {
-      fetch_all(i, kFew);
-      give<true>(y + i, kFew, value(i, kFew));
+      constexpr int kFew = kAtOnce < kLine ? kAtOnce : kLine;
+      for (; i < lines; i += kFew) {
+        fetch_all(i, kFew);
+        give<true>(y + i, kFew, value(i, kFew));
+      }
     }
   } else {
     for (; i + 4 * kAtOnce <= n; i += 4 * kAtOnce) {
 #pragma GCC unroll 4
       for (int u = 0; u < 4; ++u) give<false>(y + i + u * kAtOnce, kAtOnce, value(i + u * kAtOnce, kAtOnce));
     }
+    plainly(n);
   }
-  plainly(n);
 }
 
 // Non-temporal stores of results, one after the other. Whole: every row is whole cache lines, so each vector is stored at once. Else
