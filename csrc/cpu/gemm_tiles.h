@@ -35,7 +35,7 @@ void add_product(const PlainPart& part, const Number* a, const char* b, Index n,
 }
 // Bytes between lines that are fetched of a strip: all lines of it, or of one stream that is read for few rows one line in four.
 template <class B>
-constexpr int apart(int sparse, int rows) {
+constexpr int apart(bool sparse, int rows) {
   return sparse && rows * kNumberBytes * kWidth <= GemmKernels::kMostSparseRows * B::kRowBytes && 4 * B::kRowBytes >= 256 ? 256 : 64;
 }
 
