@@ -45,7 +45,7 @@ struct GemmPartOf {
   Stored a_stored = Stored::fp32;
   bool lies = false;  // `block` reads words of a as they lie: see GemmKernels::lies
   bool near = false;  // of `block` by tiles: a and b are in the second cache
-  bool as_stored = false;  // of `block`: every tile reads strips of words of 2 bytes as they lie, not once widened for many rows
+  bool as_stored = false;  // of `block`: each tile converts strips whose words have 2 bytes; else many rows read them widened once
   Streams streams = {};  // of `few`
   // Of `block`: where sums end, [rows, columns] in bf16 or fp16, rows to_stride apart; c then holds those of several blocks of inner,
   // unless GemmKernels::own_sums.

@@ -164,14 +164,6 @@ void widen(const void* x, Number* y, Index n) {
   }
 }
 
-template <class To>
-void narrow_to(const Number* x, void* y, Index n) {
-  for (Index i = 0; i < n; i += kLanes) {
-    const int lanes = static_cast<int>(least(kLanes, n - i));
-    put(static_cast<To*>(y) + i, lanes, get(x + i, lanes, zero()));
-  }
-}
-
 #if !defined(ROOFLINE_DOUBLES)
 [[maybe_unused]] void widen_int8(const void* x, float* y, Index n) {
   const auto* const from = static_cast<const std::int8_t*>(x);

@@ -72,11 +72,13 @@ ROOFLINE_INLINE void each_vector(Step step) {
     for (int half = 0; half < Halves; ++half) step(r, half);
 }
 
-template <class Element>
-ROOFLINE_INLINE void put_rows(const Number* sums, Index rows, Index width, Element* to, Index stride, Index columns) {
-  for (Index r = 0; r < rows; ++r, sums += width, to += stride)
-    for (Index j = 0; j < columns; j += kLanes)
-      put(to + j, columns - j < kLanes ? static_cast<int>(columns - j) : kLanes, load(sums + j));
+// Stores n numbers in fp32, or fp64, as To.
+template <class To>
+void narrow_to(const Number* x, void* y, Index n) {
+  auto* const to = static_cast<To*>(y);
+  Index i = 0;
+  for (; i + kLanes <= n; i += kLanes) put(to + i, kLanes, load(x + i));
+  if (const int lanes = static_cast<int>(n - i)) put(to + i, lanes, get(x + i, lanes, zero()));
 }
 
 // Sums [rows][width] of a tile to a target whose rows are not whole or take several instructions to narrow: in a loop and out of line,
@@ -92,10 +94,13 @@ template <class Sum>
   };
   if (Sum::kBegun && target.begun) plus(target.begun, 0);
   if (!target.first) plus(target.c, target.c_stride);
-  if (!kHalves || !target.to) return put_rows(sums, rows, width, target.c, target.c_stride, columns);
+  const auto put_rows = [&](auto* to, Index stride) __attribute__((always_inline)) {
+    for (Index r = 0; r < rows; ++r) narrow_to<std::remove_pointer_t<decltype(to)>>(sums + r * width, to + r * stride, columns);
+  };
+  if (!kHalves || !target.to) return put_rows(target.c, target.c_stride);
   if constexpr (kHalves) {
-    if (target.to_stored == Stored::bf16) return put_rows(sums, rows, width, static_cast<Bf16*>(target.to), target.to_stride, columns);
-    put_rows(sums, rows, width, static_cast<Fp16*>(target.to), target.to_stride, columns);
+    if (target.to_stored == Stored::bf16) return put_rows(static_cast<Bf16*>(target.to), target.to_stride);
+    put_rows(static_cast<Fp16*>(target.to), target.to_stride);
   }
 }
 
@@ -237,9 +242,9 @@ void pack_panels(const PlainPart& part, Index k, Index n, Number* panels) {
 // Rows of b whose stores are in flight together; of narrower strips, which the first cache holds, more.
 constexpr Index kWidened = kLanes == 16 ? 32 : 128;
 
-// Strips::at is where row k of a strip begins; `widen` converts rows to registers' format. AsItLies: a strip of unpacked
+// Strips::at is where row k of a strip begins; `widen` converts rows to registers' format. UnpackedB: a strip of unpacked
 // rows of b, or void, where b is always packed.
-template <class Strips, class AsItLies = void, class Part>
+template <class Strips, class UnpackedB = void, class Part>
 void block(const Part& part) {
   using B = typename Strips::B;
   using Wide = WideStrip<typename B::Sum>;
@@ -290,9 +295,9 @@ void block(const Part& part) {
             if (part.lies) return functions(std::true_type());
           return functions(std::false_type());
         };
-        if constexpr (!std::is_void_v<AsItLies>)
+        if constexpr (!std::is_void_v<UnpackedB>)
           if (part.unpacked.from && !row)
-            return meet(OfRows::kTile<AsItLies, 2, true>[rows - 1], Source<AsItLies>(part.unpacked), 0, n);
+            return meet(OfRows::kTile<UnpackedB, 2, true>[rows - 1], Source<UnpackedB>(part.unpacked), 0, n);
         if constexpr (Strips::kMostDirect > 0)
           if (direct) return meet(tiles_of(B{}), strip + from, 0, n);
         // The first rows meet b while it is widened, some rows of it at a time: the stores take longer than all else of that, and

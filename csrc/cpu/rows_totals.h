@@ -1,4 +1,4 @@
-// Sums over rows, in fp32 and in vectors side by side. What rounding takes from the sum of two blocks of a row is kept, so that a long
+// Sums over rows in fp32: in vectors side by side over a block of a row, and by compensated summation over its blocks, so that a long
 // row costs no accuracy. A kernel file includes it.
 #pragma once
 
