@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -243,7 +244,8 @@ def test_describe_ceilings(cli: Any) -> None:
     memory = f"see --arena), {fmt_bytes(device.flush_bytes)} to flush the caches\n"
     assert "Memory: " in out and memory in out
     reported = cli.out(["report", "--describe", "--device", "cpu"])
-    assert memory in reported and "layer_norm" in reported
+    assert memory in reported and "layer_norm" in reported and "points of operators" in reported
+    assert re.search(r"^memory: [\d.]+ [MG]iB for tensors, ", reported, re.MULTILINE)
     standard = cli.out(["measure", "--describe", "--device", "cpu"])
     (line,) = (each for each in standard.splitlines() if each.startswith("Memory: "))
     alone = single(device)  # its arrays and its flushes are its own

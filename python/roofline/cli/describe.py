@@ -10,6 +10,7 @@ from typing import Any
 
 from ..counts import by_key
 from ..errors import Error
+from ..machine import Machine
 from ..operators import OPERATORS, Operator, Stream
 from ..probes import standard_problems
 from ..report.formulas import flops_formulas, tensor_formulas
@@ -47,6 +48,16 @@ def describe_ceilings(device: Any, depth: str) -> Iterator[str]:
         yield f"  {kernels.total()} standard problems, on which each kernel is timed: {each}"
     for series in wanted_series(device, depth):
         yield f"  {series.label}"
+
+
+def describe_points(device: Any, machine: Machine | None, *, quick: bool, thorough: bool) -> Iterator[str]:
+    """How many problems a report times, and what the largest allocates. Without a machine's ceilings none is made smaller."""
+    from ..report.points import default_points
+
+    known = machine or Machine(name=device.title, facts=device.facts)
+    points = default_points(device.facts, device.backend, known, quick=quick, thorough=thorough)
+    yield f"{counted(len(points), 'point')} of operators, as many as the time limit allows; what is slow here gets smaller problems"
+    yield describe_memory(device, (point.problem for point in points), "cold")
 
 
 def describe_operators() -> Iterator[str]:

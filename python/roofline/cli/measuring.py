@@ -166,10 +166,12 @@ def report(options: argparse.Namespace) -> int:
     device = device_of(options)
     machine = machine_of(options.machine, device.name)
     if options.describe:
-        from .describe import describe_ceilings, describe_operators
+        from .describe import describe_ceilings, describe_operators, describe_points
 
         # The default report measures the main ceilings only, as with --quick.
-        screen.lines([*describe_ceilings(device, "thorough" if options.thorough else "quick"), "", *describe_operators()])
+        ceilings = describe_ceilings(device, "thorough" if options.thorough else "quick")
+        points = describe_points(device, machine, quick=options.quick, thorough=options.thorough)
+        screen.lines([*ceilings, "", *points, "", *describe_operators()])
         return OK
     with checking_input():
         out = Path(options.out or DEFAULT)
