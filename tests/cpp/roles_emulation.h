@@ -75,7 +75,11 @@ template <int Registers>
 void give_registers() {}
 template <int Registers>
 void take_registers() {}
-inline int uniform(int x) { return x; }
+inline int of_first_lane(int x) {
+  return EmulatedBlock::current->together<int, int>("shfl.idx", x, [](const int* const* in, int* const* out) {
+    for (int lane = 0; lane < 32; ++lane) *out[lane] = *in[0];
+  });
+}
 
 // -- tensor copies ------------------------------------------------------------------------------------------------------------
 

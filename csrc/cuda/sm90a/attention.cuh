@@ -165,7 +165,7 @@ ROOFLINE_DEVICE void compute_attention(const WarpSpecializedWork& work, const Se
   };
   const auto await_rows = [&]() -> Rows {
     wait_phase(q.full(group), q.parity);
-    const int buffer = q.buffer, number = *number_at<Shape>(buffer, group);
+    const int buffer = q.buffer, number = of_first_lane(lane == 0 ? *number_at<Shape>(buffer, group) : 0);
     if (number < 0) return {};
     q.next();
     const QueryBlock at = query_block(work.tiling, number, Shape::kBlockQ);
@@ -183,8 +183,7 @@ ROOFLINE_DEVICE void compute_attention(const WarpSpecializedWork& work, const Se
   const auto release = [&](const TileRing<Shape>& tile) {
     if (first_thread) arrive_at(tile.free());
   };
-  const auto release_queries = [&](int buffer) {  // each warp for itself, once all its lanes have read the number of their block
-    synchronize_warp();
+  const auto release_queries = [&](int buffer) {  // each warp for itself, by the lane that read the number of their block
     if (lane == 0) arrive_at(QueryRing<Shape>{buffer, 0}.free(group));
   };
   const auto queries_at = [&](int buffer) { return buffer * Shape::kQueryBytes + group * Shape::kGroupBytes; };
@@ -345,7 +344,7 @@ ROOFLINE_DEVICE void compute_attention(const WarpSpecializedWork& work, const Se
 
 template <class T, class Shape>
 ROOFLINE_DEVICE void warp_specialized_attention(const WarpSpecializedWork& work, const AttentionMaps& maps) {
-  const int warpgroup = uniform(thread() / 128);
+  const int warpgroup = of_first_lane(thread() / 128);
   const SeenKeys seen = {static_cast<int>(work.tiling.unit_rows), work.seq_q, work.seq_kv, work.causal};
   if (thread() == 0) {
     for (QueryRing<Shape> q; q.parity == 0; q.next())

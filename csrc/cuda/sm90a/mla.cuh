@@ -257,7 +257,7 @@ ROOFLINE_DEVICE void store_latents(const LatentWork& work, int unit, int group, 
 template <class T>
 ROOFLINE_DEVICE void latent_attention(const LatentWork& work, const LatentMaps& maps) {
   using Shape = LatentShape;
-  const int warpgroup = uniform(thread() / 128);
+  const int warpgroup = of_first_lane(thread() / 128);
   const int group = static_cast<int>(block() / work.row_chunks);
   const int chunk = static_cast<int>(block() % work.row_chunks), first_row = chunk * Shape::kRows;
   if (thread() == 0) {

@@ -54,8 +54,8 @@ ROOFLINE_DEVICE void announce(int barrier) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(Threads) : "memory");
 }
 
-// The same in all lanes of a warp, and known to be.
-ROOFLINE_DEVICE int uniform(int x) { return __shfl_sync(0xFFFFFFFFu, x, 0); }
+// The first lane's value, in all lanes of a warp.
+ROOFLINE_DEVICE int of_first_lane(int x) { return __shfl_sync(0xFFFFFFFFu, x, 0); }
 
 }  // namespace roofline::cuda
 #endif
