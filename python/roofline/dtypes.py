@@ -129,6 +129,8 @@ _E4M3 = _e4m3()
 # OCP Microscaling specification 1.0: E8M0 is an exponent biased by 127, E2M1 a sign, two bits of exponent biased by 1 and one more.
 _E8M0 = np.append(2.0 ** np.arange(-127.0, 128), np.nan)
 _E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+with np.errstate(invalid="ignore"):  # signalling NaNs
+    _BF16 = (np.arange(2**16, dtype=np.uint32) << 16).view(np.float32).astype(np.float64)
 _NIBBLES = {"int4": np.array([*range(8), *range(-8, 0)], dtype=np.float64), "nvfp4": np.concatenate([_E2M1, -_E2M1])}
 
 
@@ -142,7 +144,7 @@ def _nearest(sizes: Array, values: Array) -> Array:
 def to_float64(raw: Array, dtype_name: str) -> Array:
     """Storage bits (see `DType.storage`) as float64 values."""
     if dtype_name == "bf16":
-        return (raw.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        return np.asarray(_BF16[raw])
     if dtype_name in ("fp64", "fp32", "tf32", "fp16", "int32", "int16", "int8"):
         return raw.astype(np.float64)
     if dtype_name == "fp8_e4m3":

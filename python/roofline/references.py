@@ -91,9 +91,20 @@ def top(x: Array, count: int) -> tuple[Array, Array]:
 
 def matmul(a: Array, b: Array) -> Array:
     """[..., M, K] x [..., K, N] -> [..., M, N]: M N K multiplications and as many additions."""
-    if a.dtype != object:
+    if a.dtype == object:
+        return sum_(a[..., :, :, None] * b[..., None, :, :], axis=-2)
+    rows = max(CHUNK // b.shape[-1], 1)
+    if isinstance(b, np.ndarray) or b.ndim != 2 or len(b) <= rows:
         return np.matmul(a, b)  # type: ignore[no-any-return]
-    return sum_(a[..., :, :, None] * b[..., None, :, :], axis=-2)
+    # What is widened where it is indexed: in parts that stay in a cache.
+    a = np.asarray(a)
+    return sum(np.matmul(a[..., k : k + rows], b[k : k + rows]) for k in range(0, len(b), rows))
+
+
+def uniform_fp16(generator: np.random.Generator, shape: tuple[int, ...], size: float) -> Array:
+    """Random numbers of fp16 of variance size squared. By a table: to round each takes five times as long."""
+    values = (size * np.linspace(-math.sqrt(3), math.sqrt(3), 2**16)).astype(np.float16)
+    return values[np.frombuffer(generator.bytes(2 * math.prod(shape)), dtype=np.uint16)].reshape(shape)
 
 
 def chunks(a: Array) -> Iterator[Array]:

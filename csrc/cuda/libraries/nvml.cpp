@@ -54,6 +54,8 @@ constexpr double kLimitedShare = 0.05;    // more than one reading in a short wi
 constexpr auto kPeriod = std::chrono::milliseconds(10);
 // The energy counter moves in steps of up to 100 ms: over a second it is within a tenth. Below, readings of the power are summed.
 constexpr double kCounterWindow_s = 1;
+// A window shorter than a period takes what an earlier one read within this time: to ask takes as long as the window.
+constexpr double kFresh_s = 0.25;
 constexpr std::size_t kFewestPowerReadings = 5;
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -275,10 +277,12 @@ void Telemetry::stop() {
 
 void Telemetry::end(Load& load) {
   if (!library_ || !sampler_.joinable()) return;
-  const double counted_j = energy_j() - begun_energy_j_;
   load.wall_s = now_s() - begun_s_;
+  const double counted_j = load.wall_s >= kCounterWindow_s ? energy_j() - begun_energy_j_ : 0;
   stop();
-  if (readings_.empty()) readings_.push_back(read());
+  const bool asks = !readings_.empty() || now_s() - asked_s_ > kFresh_s;
+  if (readings_.empty()) readings_.push_back(asks ? read() : last_);
+  if (asks) others_ = others(), last_ = readings_.back(), asked_s_ = now_s();
   auto& said = load.conditions;
   // Of one quantity, where it was told: its middle, and its largest.
   const auto told = [&](double Reading::* member) {
@@ -307,7 +311,7 @@ void Telemetry::end(Load& load) {
   load.throttled = share(kThrottling) > kThrottledShare;
   if (share(nv::sw_power_cap) > kLimitedShare) said.emplace_back("power_limited", std::int64_t{1});
 
-  const Others shared = others();
+  const Others& shared = others_;
   if (shared.known) said.emplace_back("other_processes", shared.count);
   if (!whole_ || shared.count > 0) return;  // the energy is then not ours alone
   if (begun_energy_j_ > 0 && load.wall_s >= kCounterWindow_s) {

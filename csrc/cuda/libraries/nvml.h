@@ -140,6 +140,9 @@ class Telemetry {
   std::condition_variable wake_;
   bool stopping_ = false;
   std::vector<Reading> readings_;
+  Reading last_;  // of the windows that ended
+  Others others_;
+  double asked_s_ = -1e9;  // when both were asked for
   double begun_s_ = 0, begun_energy_j_ = 0;
 };
 

@@ -217,7 +217,7 @@ class Ffn(Operator):
         if self.dtype != "fp16" or not tensor.startswith("w_"):
             return None
         shape = next(spec.shape for spec in self.inputs() if spec.name == tensor)
-        return generator.uniform(-math.sqrt(3), math.sqrt(3), size=shape).astype(np.float16) * np.float16(self._weights(tensor))
+        return references.uniform_fp16(generator, shape, self._weights(tensor))
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along batch and seq_q flattened; out is then [len(rows), d_model]."""

@@ -276,8 +276,7 @@ class GroupedMatmul(Operator):
         if self.dtype != "fp16" or not tensor.startswith("w_") or not self._plain():
             return None
         shape = next(spec.shape for spec in self.inputs() if spec.name == tensor)
-        uniform = generator.uniform(-math.sqrt(3), math.sqrt(3), size=shape).astype(np.float16)
-        return uniform * np.float16(1 / math.sqrt(shape[1]))
+        return references.uniform_fp16(generator, shape, 1 / math.sqrt(shape[1]))
 
     def routed_rows(self) -> Any:
         """Rows of all experts together: a token is a row of each of its experts."""
