@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/backend.h"
@@ -110,5 +111,23 @@ CublasLt open_cublas_lt(const std::vector<std::string>& files);
 
 // Throws an error that names the call and the status: Unsupported where cuBLASLt does not have it, OutOfMemory, else Error.
 void check(const CublasLt& library, lt::Status status, const std::string& call);
+
+// A descriptor of the library, destroyed with it.
+template <class Opaque>
+class Owned {
+ public:
+  explicit Owned(lt::Status (*destroy)(Opaque)) : destroy_(destroy) {}
+  ~Owned() {
+    if (value_) destroy_(value_);
+  }
+  Owned(Owned&& other) noexcept : value_(std::exchange(other.value_, nullptr)), destroy_(other.destroy_) {}
+  Owned& operator=(Owned&&) = delete;
+  Opaque get() const { return value_; }
+  Opaque* out() { return &value_; }
+
+ private:
+  Opaque value_ = nullptr;
+  lt::Status (*destroy_)(Opaque);
+};
 
 }  // namespace roofline::cuda

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,24 +23,6 @@ constexpr int kTimedLaunches = 3;
 constexpr int kFinalists = 2;
 
 #define ROOFLINE_LT(library, call) ::roofline::cuda::check(library, library.call, #call)
-
-// A descriptor of the library, destroyed with it.
-template <class Opaque>
-class Owned {
- public:
-  explicit Owned(lt::Status (*destroy)(Opaque)) : destroy_(destroy) {}
-  ~Owned() {
-    if (value_) destroy_(value_);
-  }
-  Owned(Owned&& other) noexcept : value_(std::exchange(other.value_, nullptr)), destroy_(other.destroy_) {}
-  Owned& operator=(Owned&&) = delete;
-  Opaque get() const { return value_; }
-  Opaque* out() { return &value_; }
-
- private:
-  Opaque value_ = nullptr;
-  lt::Status (*destroy_)(Opaque);
-};
 
 struct Types {
   lt::Type operand, result, scale;
@@ -283,6 +267,10 @@ std::size_t fastest(const LtPlan& plan, const std::vector<lt::Heuristic>& candid
   return best.index;
 }
 
+// What `fastest` returned and said, by all that proposals depend on: buffers that take turns run one kernel, timed for the first.
+std::mutex fastest_mutex;
+std::map<std::string, std::pair<std::size_t, Gemm>> fastest_of;
+
 }  // namespace
 
 Gemm plan_gemm(const GemmProblem& problem, Device& device) {
@@ -366,8 +354,18 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
   std::size_t index = 0;
   std::shared_ptr<void> trial;
   if (problem.choice == Choice::fastest) {
-    trial = allocated(largest);
-    index = fastest(*plan, candidates, trial.get(), device, what, gemm);
+    std::string key = what;
+    const auto add = [&](auto... x) { ((key += ' ' + std::to_string(static_cast<long long>(x))), ...); };
+    add(device.index(), problem.out_dtype, problem.batch, problem.b_transposed, problem.activation, problem.scaling, most,
+        problem.fast_accumulation, problem.alpha_beta != nullptr, alignment(problem.a), alignment(problem.b), alignment(problem.c));
+    const std::lock_guard<std::mutex> lock(fastest_mutex);
+    auto known = fastest_of.find(key);
+    if (known == fastest_of.end()) {
+      trial = allocated(largest);
+      index = fastest(*plan, candidates, trial.get(), device, what, gemm);
+      known = fastest_of.emplace(key, std::pair(index, gemm)).first;
+    }
+    std::tie(index, gemm) = known->second;
   }
   const lt::Heuristic& chosen = candidates[index];
   plan->algo = chosen.algo;
