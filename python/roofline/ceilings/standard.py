@@ -46,7 +46,7 @@ FRESH_GPU_S = (0.5, 60.0, 240.0)  # a GPU's roofs keep still, and a turn through
 LAUNCH_MOVED, JUMPED = 2.0, 0.2
 TRIES = 3
 MOST_SAMPLES = 5  # that are kept of one, evenly among all in order, the least among them
-WHOLE_FLOPS, WHOLE_BYTES = 2e7, 2**20  # of a problem all of whose results are checked; of others some rows
+CHECKED: dict[str, Any] = {"whole_flops": 2e7, "whole_bytes": 2**20, "sampled_rows": 4}  # see `check`
 
 
 class Seen(NamedTuple):
@@ -143,7 +143,7 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings, 
     prepared = prepare(device, problem, variant, "cold" if cold else "warm", 0)
     if not checked:
         prepared.sets[0].run()
-        correctness = check(problem, prepared.tensors[0], 0, whole_flops=WHOLE_FLOPS, whole_bytes=WHOLE_BYTES)
+        correctness = check(problem, prepared.tensors[0], 0, **CHECKED)
         if not correctness["passed"]:
             raise Error(f"{standard.label}: {correctness['reason']}")
     level, arithmetic = prepared.placed("cold" if cold else "warm"), prepared.plan.get("arithmetic", "")

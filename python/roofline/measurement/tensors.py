@@ -227,14 +227,14 @@ def _widened(raw: Array | _Remote, spec: TensorSpec) -> _Lazy | Array:
     return np.asarray(raw).astype(np.int64) if spec.below else _Lazy(raw, spec.dtype)
 
 
-def _rows(problem: Operator, seed: int, whole_flops: float, whole_bytes: float) -> Array | None:
+def _rows(problem: Operator, seed: int, whole_flops: float, whole_bytes: float, sampled: int) -> Array | None:
     """Rows to check, first and last among them; None for all."""
     if problem.total_flops() <= whole_flops and problem.footprint_bytes() <= whole_bytes:
         return None
     shape = max((t.shape for t in problem.outputs()), key=lambda s: np.prod(s, dtype=object))
     flat = len(shape) == 1
     count = int(np.prod(shape if flat else shape[:-1], dtype=object))
-    wanted = SAMPLED_ELEMENTS if flat else SAMPLED_ROWS
+    wanted = SAMPLED_ELEMENTS if flat else sampled
     if count <= wanted:
         return None
     picked = np.random.default_rng(seed).integers(0, count, size=wanted)
@@ -243,16 +243,17 @@ def _rows(problem: Operator, seed: int, whole_flops: float, whole_bytes: float) 
 
 def check(
     problem: Operator, tensors: Mapping[str, Held], seed: int = 0, *, whole_flops: float = WHOLE_CHECK_FLOPS,
-    whole_bytes: float = WHOLE_CHECK_BYTES,
+    whole_bytes: float = WHOLE_CHECK_BYTES, sampled_rows: int = SAMPLED_ROWS,
 ) -> dict[str, Any]:  # fmt: skip
     """Outputs against the float64 reference, and guard zones. Tensors updated in place must have seen one launch.
 
-    whole_flops, whole_bytes: of the largest problem all of whose rows are checked; of a larger one some are, drawn by `seed`.
+    whole_flops, whole_bytes: of the largest problem all of whose rows are checked; of a larger one the first, the last and
+    sampled_rows others are, drawn by `seed`.
 
     Returns {"checked", "rows" (0: all), "max_error", "tolerance", "passed", "reason"}; the error is |difference| over
     absolute + relative tolerance x |reference|, so that 1 is the limit, and max_error is absolute.
     """
-    rows = _rows(problem, seed, whole_flops, whole_bytes)
+    rows = _rows(problem, seed, whole_flops, whole_bytes, sampled_rows)
     inputs: dict[str, Any] = {t.name: _widened(tensors[t.name].bits(), t) for t in problem.inputs()}  # where they are indexed
     inputs |= {name: _widened(held.before(), held.spec) for name, held in tensors.items() if held.before is not None}
     if rows is None and not problem.sums_in_chunks:
