@@ -197,7 +197,8 @@ TiledGemm plan_with(const TiledProblem& problem, Device& device, Stored type, Ch
   const bool few = !problem.unpack && rows <= GemmKernels::kMostFewRows;
   if (few) plan.streams = read_streams(device, isa, rows);
   bool as_stored = false;
-  if constexpr (kNumber == sizeof(float)) as_stored = !few && reads_as_stored(device, *table, type);
+  if constexpr (kNumber == sizeof(float))  // up to two tiles of rows read them so in any case
+    as_stored = rows > 2 * table->tile_rows && reads_as_stored(device, *table, type);
   const bool words_lie = numbers * size_bytes(problem.dtype) == kNumber && !problem.a_is_fp32 && problem.inner == inner * numbers;
   const bool lies = !few && words_lie && table->lies(strips);
   const Blocks most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches(), kNumber);
