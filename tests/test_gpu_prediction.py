@@ -9,6 +9,8 @@ import pytest
 from reported import gpu
 
 from roofline import Machine, predict
+from roofline.ceilings.standard import kept_fields
+from roofline.kernel_costs import problem_of
 from roofline.machine import Ceiling, KernelTime
 from roofline.nearby import features_of
 from roofline.operators import OPERATORS, Attention, GroupedMatmul, Matmul, Operator, RmsNorm
@@ -41,6 +43,12 @@ def test_every_kernel_of_a_gpu_has_problems_that_its_libraries_take() -> None:
     rows = [s.problem.to_dict()["rows"] for s in asked if s.problem.name == "matmul"]
     assert max(rows) > 4 * 1024 and min(rows) == 1
     assert not list(standard_problems(H200, "report")), "a report of a GPU chooses its points by the size of the GPU"
+
+
+def test_a_machine_file_keeps_each_standard_problem() -> None:
+    """kv_heads that are as many as of Attention() are no default of 16 heads."""
+    for standard in standard_problems(H200, "standard"):
+        assert problem_of({"operator": standard.problem.name, **kept_fields(standard.problem)}) == standard.problem
 
 
 @pytest.mark.parametrize(("operator", "variant", "dtype"), [("attention", "tiled", "bf16"), ("softmax", "fused", "fp32")])

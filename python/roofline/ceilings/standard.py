@@ -122,10 +122,11 @@ def _as_long(launch_s: float, other_s: float) -> bool:
     return 1 / LAUNCH_MOVED < launch_s / other_s < LAUNCH_MOVED
 
 
-def _given(problem: Operator) -> dict[str, Any]:
-    """The fields of a problem that differ from their defaults."""
-    defaults = type(problem)().to_dict()
-    return {name: value for name, value in problem.to_dict().items() if value != defaults[name]}
+def kept_fields(problem: Operator) -> dict[str, Any]:
+    """The fields of a problem that differ from their defaults; all where others would then be found from these."""
+    every, defaults = problem.to_dict(), type(problem)().to_dict()
+    given = {name: value for name, value in every.items() if value != defaults[name]}
+    return given if type(problem)(**given) == problem else every
 
 
 def _rounded(seconds: float) -> float:
@@ -155,7 +156,7 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings, 
     samples = sorted(seen["samples_s"])
     rows, _, columns = str(prepared.plan.get("tile", "1x1")).partition("x")  # "14x32"
     return KernelTime(
-        problem={"operator": problem.name, **_given(problem)},
+        problem={"operator": problem.name, **kept_fields(problem)},
         variant=variant,
         cold=cold,
         samples_s=tuple(_rounded(s) for s in samples[:: -(-len(samples) // MOST_SAMPLES)]),
