@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import statistics
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from reported import gpu
@@ -96,11 +97,22 @@ def test_the_start_of_a_kernel_on_a_gpu_is_learned(operator: str, variant: str, 
 
 
 def test_the_busiest_multiprocessor_of_a_gpu_goes_through_so_many_elements() -> None:
-    prefill = Attention(batch=2, heads=8, kv_heads=8, seq_q=1024, seq_kv=1024, head_dim=64)
-    assert prefill.critical_path({"variant": "tiled"}, 132) == 2 * 1024, "256 blocks of 64 queries: two on one of 132"
-    assert prefill.critical_path({"variant": "split_kv"}, 132) == 0, "keys are shared too"
+    prefill = Attention(batch=2, heads=8, kv_heads=8, seq_q=1024, seq_kv=1024, head_dim=64, dtype="bf16")
+
+    def path(variant: str, **changes: Any) -> float:
+        return float(prefill.replace(**changes).critical_path({"variant": variant}, 132))
+
+    assert path("tiled") == 1024, "128 blocks of 128 queries, one on each"
+    assert path("tiled", batch=3) == 2 * 1024, "192 blocks"
+    assert path("tiled", batch=3, causal=True) == 2 * 512.5, "a query sees 512.5 keys on average"
+    assert path("tiled", causal=True) == 1024, "the last query of a head sees all"
+    assert path("tiled", head_dim=96) == path("tiled", head_dim=128) == 2.5 / 1.5 * 1024, "the kernel is that for 128"
+    assert path("tiled", kv_heads=1, seq_q=3, batch=132) == 1024, "24 rows, of all heads of a KV head"
+    assert path("warp_specialized", batch=3) == 2 * 1024, "24 heads of six blocks of up to 192 queries"
+    assert path("warp_specialized", seq_q=960, batch=3) == 1024, "of five"
+    assert path("split_kv") == 0, "keys are shared too"
     # Scores: 16 x 8 x 8 blocks of 128, eight on one of 132, of 64 each; then 16 x 8 x 1 blocks of 1024 keys.
-    assert prefill.critical_path({"variant": "naive"}, 132) == 8 * 64 + 1024
+    assert path("naive") == 8 * 64 + 1024
     assert Matmul(rows=129, columns=256, inner=512).critical_path({"variant": "library"}, 132) == 512
     assert RmsNorm(rows=100, columns=4096).critical_path({"variant": "fused"}, 132) == 4096
 

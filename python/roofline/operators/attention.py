@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..counts import Array, ceil_div, larger
+from ..counts import Array, ceil_div, larger, pick
 from ..references import exp, log, matmul, max_, sum_
 from ..tensor_spec import TensorSpec, size_bytes
 from .base import Case, Facts, Operator, Product, Variant
@@ -64,6 +64,10 @@ class _Naive(Variant):
     def launches(self, problem: Attention, plan: Facts) -> int:
         return 3
 
+    def critical_path(self, problem: Any, sms: int) -> Any:
+        blocks = (p.count * ceil_div(p.rows, 128) * ceil_div(p.columns, 128) for p in problem.products())
+        return sum(ceil_div(each, sms) * p.inner for each, p in zip(blocks, problem.products(), strict=True))
+
 
 class _Library(Variant):
     """Three passes whose products are a library's: all pairs, masked ones too."""
@@ -114,8 +118,24 @@ class Tiled(Parts):
     def pieces(self, problem: Any) -> Any:
         return problem.batch * (problem.heads // problem.group) * ceil_div(problem.group * problem.seq_q, 64)
 
+    def query_block(self, problem: Any) -> Any:
+        """Rows of queries that a GPU's block takes."""
+        return pick(problem.products()[0].inner > 128, 64, 128)
+
+    def step(self, problem: Any) -> Any:
+        """How long a GPU's block takes for a key, over that with a head of 64: its kernels are for heads of 64, 128 and 256, and
+        the softmax takes about as long as half of 64.
+        """
+        head = problem.products()[0].inner
+        return (0.5 + pick(head > 128, 4, pick(head > 64, 2, 1))) / 1.5
+
     def critical_path(self, problem: Any, sms: int) -> Any:
-        return ceil_div(self.pieces(problem), sms) * problem.seq_kv
+        # A block's rows are of one head, or where they are few of all heads of a KV head. The longest block sees all keys, and
+        # begins first: masks shorten the others.
+        block, queries = self.query_block(problem), problem.batch * problem.heads * problem.seq_q
+        rows = pick(problem.seq_q < block, problem.group, 1) * problem.seq_q
+        each = ceil_div(queries // rows * ceil_div(rows, block), sms)
+        return larger(problem.seq_kv, each * problem.pairs() / queries) * self.step(problem)
 
     def work(self, problem: Any, plan: Facts) -> dict[str, int]:
         # The plan counts wasted work: masked pairs along the diagonal, and lanes of vectors without a query.
@@ -143,6 +163,12 @@ class Tiled(Parts):
 
 class _WarpSpecialized(Tiled):
     """As tiled, with a GPU's newer instructions, which have limits of their own."""
+
+    def query_block(self, problem: Any) -> Any:
+        return pick(problem.head_dim > 64, 128, 192)
+
+    def step(self, problem: Any) -> Any:
+        return 1  # 192 rows of a head of 64 take as long as 128 of 128
 
     def suits(self, problem: Attention, device: str) -> bool:
         return device == "cuda" and problem.dtype in ("fp16", "bf16") and problem.head_dim <= 256 and problem.head_dim % 8 == 0
