@@ -11,7 +11,7 @@ from reported import gpu
 
 from roofline import Machine, predict
 from roofline.ceilings.standard import kept_fields
-from roofline.kernel_costs import problem_of
+from roofline.kernel_costs import kernel_costs, problem_of
 from roofline.machine import Ceiling, KernelTime
 from roofline.nearby import features_of
 from roofline.operators import OPERATORS, Attention, GroupedMatmul, Matmul, Operator, RmsNorm
@@ -124,6 +124,29 @@ def test_rows_that_vectors_cross_are_far_from_others_on_a_gpu() -> None:
 
     assert [last(columns, gpu=True)[0] for columns in (1024, 1028, 1026, 1025)] == [0, 2, 4, 6]
     assert last(1024, gpu=True)[1] == last(1024, gpu=False)[1] + 1
+
+
+def test_kernels_of_a_gpu_that_load_no_whole_vectors_have_costs_of_their_own() -> None:
+    """bf16 rows of even numbers of columns that are no multiples of 8 start 3 µs later; what others take says nothing of them."""
+
+    def timed(columns: int) -> KernelTime:
+        problem = {"operator": "rms_norm", "rows": 64, "columns": columns, "dtype": "bf16"}
+        late_s = 0.0 if columns % 8 == 0 else 3e-6
+        return KernelTime(
+            problem=problem, variant="fused", cold=False, launch_s=1e-6, memory_s=0.0, rest_s=1e-9 * columns, sms=132,
+            samples_s=(2e-6 + late_s + 2e-9 * columns,),
+        )  # fmt: skip
+
+    columns = [round(64 * 1.37**n) // 2 * 2 for n in range(16)]
+    machine = Machine(
+        name="H200", device="cuda:0", kernels=tuple(timed(n) for each in columns for n in (each // 8 * 8, each // 8 * 8 + 2))
+    )
+    for each in (72, 400, 3000, 74, 402, 3002):
+        costs = kernel_costs(machine, RmsNorm(rows=64, columns=each, dtype="bf16"), "fused")
+        assert costs is not None
+        costs = dataclasses.replace(costs, nearby=None)
+        more = costs.more_s(RmsNorm(rows=64, columns=each, dtype="bf16"), 0.0, 1e-9 * each, 0.0, cold=False, launch_s=1e-6)
+        assert sum(more.values()) == pytest.approx((1e-6 if each % 8 == 0 else 4e-6) + 2e-9 * each, rel=0.05)
 
 
 def test_rows_of_experts_that_are_not_whole_16_bytes_go_to_the_library_on_a_gpu() -> None:

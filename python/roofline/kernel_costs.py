@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from .counts import by_key, ceil_div, larger, pick
 from .errors import Error
 from .machine import KernelTime, Machine
-from .nearby import SPREAD, Nearby, features_of
+from .nearby import SPREAD, VECTOR_BYTES, Nearby, features_of, vector_bytes
 from .operators import Operator, from_dict
 
 # p of the sum of memory and of the rest, which a kernel overlaps as far as this says.
 SHARPNESS = 2.0
-# Weights beside one standard problem, whose weight is 1: of the factors and of the seconds that are expected without any, and of
-# those that all problems of the variant show, beside those of one dtype; and of a standard problem that other work disturbed.
-UNKNOWN, SHOWN = (0.4, 0.15), (0.5, 1.0)
+# Costs that are expected without any standard problem, and those that all of the variant show, beside those of one dtype: the weight
+# of the factors beside one problem's, and how far other costs may be from these, over their usual sizes and over these themselves.
+UNKNOWN, SHOWN = (0.4, 7.0, 0.0), (0.5, 0.01, 2.0)
+# The weight of a standard problem that other work disturbed.
 DISTURBED = {"contended": 0.3}
 MEMORY = 2.0  # how much more the factor of memory is trusted: what makes a kernel slower than a roof that moves stays where it is
 LEAST, MOST = 0.3, 100.0  # of the factors
@@ -161,15 +162,15 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str, *, planned: 
     planned: beyond parts that follow from a plan of the kernel, which counts what it pads and packs; else from the problem alone.
 
     Ten numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
-    the variant first, and from there of those in the problem's dtype, and of those with as few rows (`Operator.rows_kind`). Of a
-    batch of problems (`Operator.many`) its numbers are arrays.
+    the variant first, from there of those with rows aligned alike, of those in the problem's dtype, and of those with as few rows
+    (`kind_of`). Of a batch of problems (`Operator.many`) its numbers are arrays.
     """
     timed = _timed(_Same(machine.kernels), problem.name, variant, planned)
     if not timed.rows:
         return None
-    kind, dtype = problem.rows_kind(), stored(problem)
+    kind, dtype = kind_of(problem, gpu=timed.sms > 0), stored(problem)
     if isinstance(kind, np.ndarray):
-        each = zip(*(timed.costs(dtype, one).fitted() for one in range(3)), strict=True)
+        each = zip(*(timed.costs(dtype, one).fitted() for one in range(1 + kind.max(initial=0))), strict=True)
         found = KernelCosts.of([np.choose(kind, numbers) for numbers in each])
     else:
         found = timed.costs(dtype, kind)
@@ -260,10 +261,16 @@ def _row(timed: KernelTime, planned: bool = True) -> _Row | None:
     )
     return _Row(
         weight=DISTURBED.get(timed.status, 1.0), time_s=timed.time_s, launch_s=timed.launch_s, memory_s=memory_s, rest_s=rest_s,
-        bytes=bytes_, written=written, pages=pages, loops=loops, cold=timed.cold, dtype=stored(problem), kind=problem.rows_kind(),
-        products=bool(problem.products()), tile=timed.tile, threads=timed.threads, sms=timed.sms,
+        bytes=bytes_, written=written, pages=pages, loops=loops, cold=timed.cold, dtype=stored(problem),
+        kind=kind_of(problem, gpu=timed.sms > 0), products=bool(problem.products()), tile=timed.tile, threads=timed.threads,
+        sms=timed.sms,
         features=features_of(problem, timed.tile, *stated_s, timed.launch_s, gpu=timed.sms > 0),
     )  # fmt: skip
+
+
+def kind_of(problem: Operator, *, gpu: bool) -> Any:
+    """`Operator.rows_kind`, and 3 more for the kernels of a GPU that load no whole vectors of a row."""
+    return problem.rows_kind() + 3 * (vector_bytes(problem) < VECTOR_BYTES) if gpu else problem.rows_kind()
 
 
 def stored(problem: Operator) -> str:
@@ -297,9 +304,10 @@ class _Timed:
 
     def costs(self, dtype: str, kind: int) -> KernelCosts:
         if (dtype, kind) not in self._costs:
-            same = [row for row in self.rows if row.dtype == dtype]
+            alike = [row for row in self.rows if row.kind // 3 == kind // 3] or self.rows
+            same = [row for row in alike if row.dtype == dtype]
             known = self.of_all
-            for some in (same, [row for row in same if row.kind == kind]):
+            for some in (alike, same, [row for row in same if row.kind == kind]):
                 known = _fitted(some, known, SHOWN) if 0 < len(some) < len(self.rows) else known
             self._costs[dtype, kind] = known
         return self._costs[dtype, kind]
@@ -359,15 +367,16 @@ def _timed(kernels: _Same, operator: str, variant: str, planned: bool) -> _Timed
     return _Timed([row for k in own if (row := _row(k, planned)) is not None])
 
 
-def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, float]) -> KernelCosts:
-    """The costs that explain the rows, and are those expected as far as no row tells. trusted: weights of factors and seconds."""
+def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, float, float]) -> KernelCosts:
+    """The costs that explain the rows, and are those expected as far as no row tells. trusted: UNKNOWN or SHOWN."""
     all_ = _together(rows)
     wanted = all_.weight * np.maximum(1 - all_.launch_s / all_.time_s, 0.0)
-    factors, seconds = trusted
+    factors, of_usual, of_expected = trusted
     moved = (GPU_BYTE_S, GPU_WRITE_S, ELEMENT_S) if all_.sms else (BYTE_S, WRITE_S, RESULT_S if all_.products else LOOP_S)
     joins = GPU_JOINS if all_.sms else JOINS
     usual = (*moved, START_S, START_S, PAGE_S, joins, joins)
-    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in usual)])
+    far = (of_usual * each + of_expected * own for each, own in zip(usual, expected.fitted()[2:], strict=True))
+    prior = np.array([MEMORY * factors, factors, *(1 / each for each in far)])
     right = np.concatenate([wanted, prior * np.array(expected.fitted())])
     found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * moved[0]))  # a part of nothing would stay nothing
     for _ in range(STEPS):

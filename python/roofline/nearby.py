@@ -81,11 +81,8 @@ def features_of(
     first = next((t for t in tensors if len(t.shape) > 1), tensors[0])
     lines = np.multiply(first.shape[-1], dtype(first.dtype).bits) / (8 * LINE_BYTES)
     found.append(1.0 * (lines == np.floor(lines)))
-    if gpu:  # the alignment of rows decides how many bytes a load takes, up to VECTOR_BYTES
-        aligned: Any = VECTOR_BYTES
-        for row, bits in ((t.shape[-1], dtype(t.dtype).bits) for t in tensors if len(t.shape) > 1):
-            aligned = np.gcd(aligned, np.asarray(row).astype(np.int64) * bits // 8)
-        found.append(2.0 * np.log2(VECTOR_BYTES / np.maximum(aligned, 1)))
+    if gpu:
+        found.append(2.0 * np.log2(VECTOR_BYTES / vector_bytes(problem)))
     for p in products:
         rows, columns = np.asarray(p.rows), np.asarray(p.columns)
         beyond = np.ceil(rows / tile[0]) * tile[0] / rows  # what the last tile has too many
@@ -94,6 +91,14 @@ def features_of(
         found.append(2.0 * np.log2(1 + ragged * LINE_BYTES / columns))
         found.append(1.5 * np.log2(np.clip(rows, 1, SEVERAL)))  # kernels of one row, two, ... are apart
     return tuple(found)
+
+
+def vector_bytes(problem: Operator) -> Any:
+    """Bytes that a load takes of every row of its tensors: up to VECTOR_BYTES, as rows are aligned. An array for a batch."""
+    found: Any = VECTOR_BYTES
+    for row, bits in ((t.shape[-1], dtype(t.dtype).bits) for t in problem.tensors() if len(t.shape) > 1):
+        found = np.gcd(found, np.asarray(row).astype(np.int64) * bits // 8)
+    return np.maximum(found, 1)
 
 
 def _covariance(seen: tuple[NDArray[Any], ...], others: tuple[Any, ...]) -> NDArray[np.float64]:
