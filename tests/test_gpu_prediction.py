@@ -13,7 +13,7 @@ from roofline import Machine, predict
 from roofline.ceilings.standard import kept_fields
 from roofline.kernel_costs import kernel_costs, problem_of
 from roofline.machine import Ceiling, KernelTime
-from roofline.nearby import features_of
+from roofline.nearby import features_of, vector_bytes
 from roofline.operators import OPERATORS, Attention, GroupedMatmul, Matmul, Operator, RmsNorm
 from roofline.prediction import memory_and_rest_s
 from roofline.probes.draws import DRAWN, Draw, drawn
@@ -111,19 +111,33 @@ def test_the_busiest_multiprocessor_of_a_gpu_goes_through_so_many_elements() -> 
     assert path("warp_specialized", batch=3) == 2 * 1024, "24 heads of six blocks of up to 192 queries"
     assert path("warp_specialized", seq_q=960, batch=3) == 1024, "of five"
     assert path("split_kv") == 0, "keys are shared too"
-    # Scores: 16 x 8 x 8 blocks of 128, eight on one of 132, of 64 each; then 16 x 8 x 1 blocks of 1024 keys.
-    assert path("naive") == 8 * 64 + 1024
-    assert Matmul(rows=129, columns=256, inner=512).critical_path({"variant": "library"}, 132) == 512
+    assert path("tiled", dtype="fp32") == 8 * 1024, "on CUDA cores"
+    # Scores: 16 x 8 x 16 blocks of 128 by 64, sixteen on one of 132, of 64 each; then 16 x 8 x 1 blocks of 1024 keys.
+    assert path("naive") == 16 * 64 + 1024
+    assert path("naive", causal=True) == 8 * 64 + 1024, "the blocks that see no key are passed over"
+    assert Matmul(rows=129, columns=256, inner=512).critical_path({"variant": "library"}, 132) == 2 * 256, "two share each sum"
+    assert Matmul(rows=1, columns=64, inner=12800).critical_path({"variant": "library"}, 132) == 2 * 1280, "ten"
+    assert Matmul(rows=8320, columns=128, inner=12800).critical_path({"variant": "library"}, 130) == 6400 + 256, "65 blocks of 130"
+    assert Matmul(rows=128 * 133, columns=128, inner=512).critical_path({"variant": "library"}, 132) == 2 * 512 + 128
     assert RmsNorm(rows=100, columns=4096).critical_path({"variant": "fused"}, 132) == 4096
 
 
 def test_rows_that_vectors_cross_are_far_from_others_on_a_gpu() -> None:
+    def vectors(columns: int) -> int:
+        return int(vector_bytes(RmsNorm(rows=8, columns=columns, dtype="bf16"), "fused", 132))
+
     def last(columns: int, *, gpu: bool) -> tuple[float, int]:
-        found = features_of(RmsNorm(rows=8, columns=columns, dtype="bf16"), (1, 1), 1e-6, 1e-7, 1e-6, gpu=gpu)
+        found = features_of(
+            RmsNorm(rows=8, columns=columns, dtype="bf16"), (1, 1), 1e-6, 1e-7, 1e-6, vectors(columns) if gpu else None
+        )
         return float(found[-1]), len(found)
 
     assert [last(columns, gpu=True)[0] for columns in (1024, 1028, 1026, 1025)] == [0, 2, 4, 6]
     assert last(1024, gpu=True)[1] == last(1024, gpu=False)[1] + 1
+    assert [vectors(columns) for columns in (1024, 1028, 1026, 1025)] == [16, 8, 4, 2]
+    odd = Attention(seq_kv=1025, dtype="bf16")
+    assert vector_bytes(odd, "tiled", 132) == 16 and vector_bytes(odd, "library", 132) == 2, "rows of probabilities"
+    assert vector_bytes(odd, "library", 0) is None
 
 
 def test_kernels_of_a_gpu_that_load_no_whole_vectors_have_costs_of_their_own() -> None:

@@ -133,7 +133,8 @@ class KernelCosts:
         memory_s, rest_s: of its bytes from memory, and of all else together. launch_s: of all its launches.
         """
         bytes_, written, pages = cold_bytes(problem, cold, gpu=self.sms > 0)
-        features = features_of(problem, self.tile, memory_s, rest_s, launch_s, gpu=self.sms > 0)
+        vectors = vector_bytes(problem, self.variant, self.sms)
+        features = features_of(problem, self.tile, memory_s, rest_s, launch_s, vectors)
         memory_s, rest_s, loops = of_longest_thread(
             problem, memory_s, rest_s, variant=self.variant, threads=self.threads, width=self.tile[1], sms=self.sms
         )
@@ -152,7 +153,8 @@ class KernelCosts:
 
     def doubt(self, problem: Operator, memory_s: float, rest_s: float, *, cold: bool, launch_s: float = 0.0) -> float:
         """Standard deviation of the logarithm of the time of one problem: little near a standard one, SPREAD far off."""
-        features = features_of(problem, self.tile, memory_s, rest_s, launch_s, gpu=self.sms > 0)
+        vectors = vector_bytes(problem, self.variant, self.sms)
+        features = features_of(problem, self.tile, memory_s, rest_s, launch_s, vectors)
         return SPREAD if self.nearby is None else self.nearby.doubt(features)
 
 
@@ -168,7 +170,7 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str, *, planned: 
     timed = _timed(_Same(machine.kernels), problem.name, variant, planned)
     if not timed.rows:
         return None
-    kind, dtype = kind_of(problem, gpu=timed.sms > 0), stored(problem)
+    kind, dtype = kind_of(problem, vector_bytes(problem, variant, timed.sms)), stored(problem)
     if isinstance(kind, np.ndarray):
         each = zip(*(timed.costs(dtype, one).fitted() for one in range(1 + kind.max(initial=0))), strict=True)
         found = KernelCosts.of([np.choose(kind, numbers) for numbers in each])
@@ -259,18 +261,18 @@ def _row(timed: KernelTime, planned: bool = True) -> _Row | None:
     memory_s, rest_s, loops = of_longest_thread(
         problem, *stated_s, variant=timed.variant, threads=timed.threads, width=timed.tile[1], sms=timed.sms
     )
+    vectors = vector_bytes(problem, timed.variant, timed.sms)
     return _Row(
         weight=DISTURBED.get(timed.status, 1.0), time_s=timed.time_s, launch_s=timed.launch_s, memory_s=memory_s, rest_s=rest_s,
         bytes=bytes_, written=written, pages=pages, loops=loops, cold=timed.cold, dtype=stored(problem),
-        kind=kind_of(problem, gpu=timed.sms > 0), products=bool(problem.products()), tile=timed.tile, threads=timed.threads,
-        sms=timed.sms,
-        features=features_of(problem, timed.tile, *stated_s, timed.launch_s, gpu=timed.sms > 0),
+        kind=kind_of(problem, vectors), products=bool(problem.products()), tile=timed.tile, threads=timed.threads, sms=timed.sms,
+        features=features_of(problem, timed.tile, *stated_s, timed.launch_s, vectors),
     )  # fmt: skip
 
 
-def kind_of(problem: Operator, *, gpu: bool) -> Any:
-    """`Operator.rows_kind`, and 3 more for the kernels of a GPU that load no whole vectors of a row."""
-    return problem.rows_kind() + 3 * (vector_bytes(problem) < VECTOR_BYTES) if gpu else problem.rows_kind()
+def kind_of(problem: Operator, vectors: Any) -> Any:
+    """`Operator.rows_kind`, and 3 more for kernels of a GPU that load no whole vectors of a row. vectors: `vector_bytes`."""
+    return problem.rows_kind() + (0 if vectors is None else 3 * (vectors < VECTOR_BYTES))
 
 
 def stored(problem: Operator) -> str:

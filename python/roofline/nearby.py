@@ -55,13 +55,13 @@ class Nearby:
 
 
 def features_of(
-    problem: Operator, tile: tuple[int, int], memory_s: Any, rest_s: Any, launch_s: Any, *, gpu: bool
+    problem: Operator, tile: tuple[int, int], memory_s: Any, rest_s: Any, launch_s: Any, vectors: Any = None
 ) -> tuple[Any, ...]:
     """What tells it from other problems of its operator: its sizes in octaves, and how it meets the machine as it is just now.
 
     Where it has matrix products, the sizes of the first count for half: heads of a batch, and queries that share keys, are as many
     more.
-    Sizes and seconds of a batch are arrays.
+    Sizes and seconds of a batch are arrays. vectors: `vector_bytes`.
     """
     found: list[Any] = []
     products = problem.products()[:1]
@@ -81,8 +81,8 @@ def features_of(
     first = next((t for t in tensors if len(t.shape) > 1), tensors[0])
     lines = np.multiply(first.shape[-1], dtype(first.dtype).bits) / (8 * LINE_BYTES)
     found.append(1.0 * (lines == np.floor(lines)))
-    if gpu:
-        found.append(2.0 * np.log2(VECTOR_BYTES / vector_bytes(problem)))
+    if vectors is not None:
+        found.append(2.0 * np.log2(VECTOR_BYTES / vectors))
     for p in products:
         rows, columns = np.asarray(p.rows), np.asarray(p.columns)
         beyond = np.ceil(rows / tile[0]) * tile[0] / rows  # what the last tile has too many
@@ -93,10 +93,12 @@ def features_of(
     return tuple(found)
 
 
-def vector_bytes(problem: Operator) -> Any:
-    """Bytes that a load takes of every row of its tensors: up to VECTOR_BYTES, as rows are aligned. An array for a batch."""
+def vector_bytes(problem: Operator, variant: str, sms: int) -> Any:
+    """Bytes that a GPU's load takes of every row of the matrices, up to VECTOR_BYTES as rows are aligned; None on a CPU."""
+    if not sms:
+        return None
     found: Any = VECTOR_BYTES
-    for row, bits in ((t.shape[-1], dtype(t.dtype).bits) for t in problem.tensors() if len(t.shape) > 1):
+    for row, bits in ((t.shape[-1], dtype(t.dtype).bits) for t in problem.matrices({"variant": variant})):
         found = np.gcd(found, np.asarray(row).astype(np.int64) * bits // 8)
     return np.maximum(found, 1)
 

@@ -65,8 +65,11 @@ class _Naive(Variant):
         return 3
 
     def critical_path(self, problem: Any, sms: int) -> Any:
-        blocks = (p.count * ceil_div(p.rows, 128) * ceil_div(p.columns, 128) for p in problem.products())
-        return sum(ceil_div(each, sms) * p.inner for each, p in zip(blocks, problem.products(), strict=True))
+        # Blocks of 128 queries of a head, by 64 keys and then by 64 numbers of a head; those that a mask hides have nothing to do.
+        seq_kv = problem.seq_kv
+        seen = ceil_div(problem.seq_q, 128) * problem.pairs() / (problem.seq_q * seq_kv * sms)
+        scores, values = (ceil_div(seen * ceil_div(columns, 64), 1) for columns in (seq_kv, problem.head_dim))
+        return scores * problem.head_dim + values * seq_kv
 
 
 class _Library(Variant):
@@ -88,6 +91,10 @@ class _Library(Variant):
         if computed := int(plan.get("scores_elements", 0)):  # masked ones too, and exponentials for sums and results
             work.update(product=4 * computed * problem.head_dim, exp=2 * problem.pairs())
         return work
+
+    def matrices(self, problem: Attention) -> tuple[TensorSpec, ...]:
+        shape = (problem.batch, problem.heads, problem.seq_q, problem.seq_kv)
+        return (*Variant.matrices(self, problem), TensorSpec(name="probabilities", shape=shape, dtype=problem.dtype))
 
     def launches(self, problem: Attention, plan: Facts) -> int:
         return 3
@@ -123,11 +130,11 @@ class Tiled(Parts):
         return pick(problem.products()[0].inner > 128, 64, 128)
 
     def step(self, problem: Any) -> Any:
-        """How long a GPU's block takes for a key, over that with a head of 64: its kernels are for heads of 64, 128 and 256, and
-        the softmax takes about as long as half of 64.
+        """How long a GPU's block takes for a key, over that of a head of 64 on tensor cores: kernels are for heads of 64, 128 and
+        256, the softmax takes about as long as half of 64, and the cores of fp32 eight times as long.
         """
         head = problem.products()[0].inner
-        return (0.5 + pick(head > 128, 4, pick(head > 64, 2, 1))) / 1.5
+        return (0.5 + pick(head > 128, 4, pick(head > 64, 2, 1))) / 1.5 * (8 if problem.dtype == "fp32" else 1)
 
     def critical_path(self, problem: Any, sms: int) -> Any:
         # A block's rows are of one head, or where they are few of all heads of a KV head. The longest block sees all keys, and

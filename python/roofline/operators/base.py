@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ..counts import Array, Sizes, ceil_div, sizes, smaller
+from ..counts import Array, Sizes, ceil_div, larger, sizes, smaller
 from ..dtypes import ACCUMULATORS, dtype, dtype_name
 from ..errors import Error, is_number
 from ..tensor_spec import TensorSpec
@@ -76,12 +76,22 @@ class Variant:
     def critical_path(self, problem: Any, sms: int) -> Any:
         """Elements that the innermost loops of the busiest of a GPU's `sms` multiprocessors go through one after another, about.
 
-        Products are in blocks of BLOCK rows and columns, which the multiprocessors share evenly; of a row all is one loop.
+        Products are in blocks of BLOCK rows and columns, which the multiprocessors share evenly. Where these are fewer than
+        multiprocessors, several share inner: each of their sums costs about BLOCK more to add up, so that more than the root of
+        inner / BLOCK are too many. Of a row all is one loop.
         """
         if products := problem.products():
-            blocks = (p.count * ceil_div(p.rows, BLOCK) * ceil_div(p.columns, BLOCK) for p in products)
-            return sum(ceil_div(each, sms) * p.inner for each, p in zip(blocks, products, strict=True))
+            path: Any = 0
+            for p in products:
+                blocks = p.count * ceil_div(p.rows, BLOCK) * ceil_div(p.columns, BLOCK)
+                parts = larger(smaller(sms / blocks, (p.inner / BLOCK) ** 0.5), 1)
+                path += ceil_div(blocks, sms) * p.inner / parts + BLOCK * parts
+            return path
         return getattr(problem, "columns", getattr(problem, "experts", 0))
+
+    def matrices(self, problem: Any) -> tuple[TensorSpec, ...]:
+        """Tensors of rows that its kernels go through, those between its steps included: how rows are aligned decides how fast."""
+        return tuple(t for t in problem.tensors() if len(t.shape) > 1)
 
     def suits(self, problem: Any, device: str) -> bool:
         """Whether it is meant for this problem on a kind of device ("cpu", "cuda"): others are no default for it."""
@@ -277,6 +287,10 @@ class Operator(ByName):
     def critical_path(self, plan: Facts, sms: int) -> Any:
         """How much a GPU does one after another: see `Variant.critical_path`."""
         return self._variant(plan).critical_path(self, sms)
+
+    def matrices(self, plan: Facts) -> tuple[TensorSpec, ...]:
+        """Tensors of rows that it goes through: see `Variant.matrices`."""
+        return self._variant(plan).matrices(self)
 
     # -- derived ----------------------------------------------------------------------------------------------------------
 
