@@ -9,7 +9,7 @@ namespace {
 
 // Bytes of one stream that are on their way to the first cache: fewer arrive late. No whole number of pages.
 constexpr Index kOfOneStream = 12800;
-constexpr float kBase = 254;  // of digits: what is left of a rounded number is at most half of it, which 8 bits hold
+constexpr int kDigitBits = 8;
 
 // in registers = kUnit n + kOffset, for the number n that is meant.
 struct Bytes {
@@ -60,6 +60,9 @@ struct NibblePairs {
 // Four rows in the bytes of words, for a in digits of 8 bits. Their rows are fours.
 struct Quads : Integers {
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return in_order(add_byte_quads(b, a, c)); }
+  ROOFLINE_INLINE Vec to_words(Vec x) { return words_of(x); }
+  // Sums of products with one digit and with the one that follows it: of kMostChunk rows they are below 2^31.
+  ROOFLINE_INLINE Vec joined(Vec first, Vec second) { return add_words(words_left(first, kDigitBits), second); }
 };
 
 template <int Digits>
@@ -158,9 +161,11 @@ struct Groups {
   template <class F>
   ROOFLINE_INLINE Vec sum_of(const QuantizedPart& part, const float* sum_of_a, const F& digit) {
     if constexpr (!kFixed) return digit(0);
-    Vec sum = of_words(digit(0));
-#pragma GCC unroll 2
-    for (int i = 1; i < kDigits; ++i) sum = fma(sum, set1(kBase), of_words(digit(i)));
+    Vec sum;
+    if constexpr (kDigits == 1) sum = of_words(digit(0));
+    if constexpr (kDigits == 2) sum = of_words(B::Sum::joined(digit(0), digit(1)));
+    if constexpr (kDigits == 3)
+      sum = fma(of_words(digit(0)), set1(1 << 2 * kDigitBits), of_words(B::Sum::joined(digit(1), digit(2))));
     return mul(sum, set1(part.scales_of_a[sum_of_a - part.sums]));
   }
 

@@ -36,17 +36,18 @@ void add_up(const float* a, float* sums, Index rows, Index inner, Index group, I
       }
 }
 
-// Every chunk of a as numbers of 16 bits times a scale, or of digits, in planes.
+// Every chunk of a as numbers of 16 bits times a scale, or of digits, in planes. Digits are the bytes of a number, all of them signed:
+// half of the base is added to each, which carries into the one before, and is then taken away without a carry.
 template <class B>
 void fix(const float* a, std::uint32_t* words, float* scales, float* sums, Index rows, Index inner, Index group, Index chunk) {
   constexpr int kDigits = Groups<B>::kDigits;
   using Digit = std::conditional_t<kDigits == 1, std::uint16_t, std::uint8_t>;
-  constexpr float kUnits = kDigits == 1 ? 1 : kDigits == 2 ? kBase : kBase * kBase;  // of the first digit
-  const Vec magic = set1(kToWhole);
+  constexpr std::uint32_t kOnes = kDigits == 3 ? 0x010101 : kDigits == 2 ? 0x0101 : 0, kCarries = kOnes << (kDigitBits - 1);
+  constexpr float kMost = kDigits == 1 ? 32767 : kOnes * 127 - 4;  // four roundings may add 2
   const Index padded = (group + 3) / 4 * 4, plane = (inner + group - 1) / group * padded + QuantizedPart::kPadding * B::kNumbers;
   auto* to = reinterpret_cast<Digit*>(words);
-  alignas(64) float all[kDigits][kMostChunk<B> + kLanes];
-  alignas(64) Digit low[kMostChunk<B> + kLanes];  // bits of these words
+  constexpr Index kBlock = 16;
+  alignas(64) float whole[kMostChunk<B> + kLanes + kBlock] = {};  // bits of these words
   for (Index row = 0; row < rows; ++row, to += kDigits * plane) {
     Vec odd = zero();  // NaN where a number is not finite
     float* const of_row = scales;
@@ -61,29 +62,33 @@ void fix(const float* a, std::uint32_t* words, float* scales, float* sums, Index
           top = max(top, max(x, sub(zero(), x)));
           odd = add(odd, sub(x, x));
         }
-        const float scale = reduce_max(top) * (1 / (kUnits * (kDigits == 1 ? 32767.0f : 127.0f)));
-        const Vec inverse = set1(scale > 1e-37f ? 1 / (scale * kUnits) : 0);
+        const float scale = reduce_max(top) * (1 / kMost);
+        const Vec inverse = set1(scale > 1e-37f ? 1 / scale : 0);
         for (Index i = 0; i < room; i += kLanes) {
-          const Vec x = i < n ? get(from + i, static_cast<int>(least(kLanes, n - i)), zero()) : zero();
-          Vec rest = mul(x, inverse), whole = zero();
+          const Vec x = mul(i < n ? get(from + i, static_cast<int>(least(kLanes, n - i)), zero()) : zero(), inverse);
+          Vec words;
+          if constexpr (kDigits == 1) {
+            words = add(x, set1(kToWhole));
+            sum = add(sum, sub(words, set1(kToWhole)));
+          } else {
+            words = B::Sum::to_words(x);
+            sum = add(sum, of_words(words));
+          }
+          store(whole + i, words);
+        }
+        // What a whole block writes too much, the next chunk overwrites, or it is padding.
+        for (Index i = 0; i < room; i += kBlock)
 #pragma GCC unroll 3
           for (int digit = 0; digit < kDigits; ++digit) {
-            const Vec rounded = add(rest, magic), number = sub(rounded, magic);
-            store(all[digit] + i, rounded);
-            whole = fma(whole, set1(kBase), number);
-            rest = mul(sub(rest, number), set1(kBase));
+            Digit block[kBlock];
+            for (Index j = 0; j < kBlock; ++j) {
+              std::uint32_t word;
+              __builtin_memcpy(&word, whole + i + j, sizeof word);
+              block[j] = static_cast<Digit>(((word + kCarries) ^ kCarries) >> (kDigits - 1 - digit) * kDigitBits);
+            }
+            if constexpr (kDigits > 1) in_order_of_rows(block, kBlock / 4);
+            __builtin_memcpy(of_group + digit * plane + k - first + i, block, sizeof block);
           }
-          sum = add(sum, whole);
-        }
-        for (int digit = 0; digit < kDigits; ++digit) {
-          for (Index i = 0; i < room; ++i) {
-            std::uint32_t word;
-            __builtin_memcpy(&word, all[digit] + i, sizeof word);
-            low[i] = static_cast<Digit>(word);
-          }
-          if constexpr (kDigits > 1) in_order_of_rows(low, room / 4);
-          __builtin_memcpy(of_group + digit * plane + k - first, low, static_cast<std::size_t>(room) * sizeof(Digit));
-        }
         *scales = scale, *sums = scale * reduce_add(sum);
       }
     if (inner) *of_row += reduce_add(odd);

@@ -190,6 +190,30 @@ TEST_P(QuantizedTest, EveryRemainderOfInner) {
         for (const bool narrow : {false, true}) check(5, GetParam().table->width - 1, inner, inner, bits, few, narrow, narrow);
 }
 
+// Digits of the largest number of a chunk, of many: where it is rounded up, they must not carry beyond the first.
+TEST_P(QuantizedTest, DigitsOfTheLargest) {
+  for (const FixedPoint& as : GetParam().table->fixed[1]) {
+    if (as.digits < 2) continue;
+    constexpr std::int64_t kRows = 4;
+    std::vector<std::uint32_t> words(as.words(kRows, 1));
+    for (std::int64_t i = 0; i < 20000; ++i) {
+      const float top = 2 + static_cast<float>(random_uniform(3, i));
+      const float a[kRows] = {top, -top, top / 3, 0};
+      float scale = 0, sum = 0;
+      as.fix(a, words.data(), &scale, &sum, 1, kRows, kRows, kRows);
+      for (std::int64_t k = 0; k < kRows; ++k) {
+        double number = 0;
+        for (int digit = 0; digit < as.digits; ++digit) {
+          const std::uint32_t word = words[digit * as.words(kRows, 1) / as.digits];  // whose second and third byte change places
+          number = 256 * number + static_cast<std::int8_t>(word >> 8 * (k % 2 * 2 + k / 2));
+        }
+        // Half of a unit, and four roundings in fp32.
+        ASSERT_NEAR(number * scale, a[k], top * ((as.digits == 2 ? 1.6e-5 : 6e-8) + 4 * 6e-8)) << "number " << k << " of " << top;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sets, QuantizedTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 }  // namespace

@@ -55,6 +55,11 @@ ROOFLINE_INLINE Vec load_partial(const Int8Quad* p, int n, Vec other) {
 ROOFLINE_INLINE Vec set1(Int8Quad x) {
   return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_set1_epi32(static_cast<int>(x.bits)), _mm512_set1_epi8(-128)));
 }
+// Numbers rounded to int32; int32 times 2^bits.
+ROOFLINE_INLINE Vec words_of(Vec x) { return _mm512_castsi512_ps(_mm512_cvtps_epi32(x)); }
+ROOFLINE_INLINE Vec words_left(Vec x, int bits) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(x), static_cast<unsigned>(bits)));
+}
 // The low (half 0) or the high (half 1) 4 bits of each byte of kLanes words.
 ROOFLINE_INLINE Vec nibble_quads(const std::uint32_t* p, int half) {
   const __m512i words = _mm512_loadu_si512(p), moved = half ? _mm512_srli_epi16(words, 4) : words;
