@@ -14,7 +14,7 @@ from roofline.ceilings.standard import kept_fields
 from roofline.kernel_costs import kernel_costs, problem_of
 from roofline.machine import Ceiling, KernelTime
 from roofline.nearby import features_of, vector_bytes
-from roofline.operators import OPERATORS, Attention, GroupedMatmul, Matmul, Operator, RmsNorm
+from roofline.operators import OPERATORS, Attention, Ffn, GroupedMatmul, Matmul, Operator, RmsNorm
 from roofline.prediction import memory_and_rest_s
 from roofline.probes.draws import DRAWN, Draw, drawn
 from roofline.probes.standard import standard_problems
@@ -115,10 +115,11 @@ def test_the_busiest_multiprocessor_of_a_gpu_goes_through_so_many_elements() -> 
     # Scores: 16 x 8 x 16 blocks of 128 by 64, sixteen on one of 132, of 64 each; then 16 x 8 x 1 blocks of 1024 keys.
     assert path("naive") == 16 * 64 + 1024
     assert path("naive", causal=True) == 8 * 64 + 1024, "the blocks that see no key are passed over"
-    assert Matmul(rows=129, columns=256, inner=512).critical_path({"variant": "library"}, 132) == 2 * 256, "two share each sum"
-    assert Matmul(rows=1, columns=64, inner=12800).critical_path({"variant": "library"}, 132) == 2 * 1280, "ten"
-    assert Matmul(rows=8320, columns=128, inner=12800).critical_path({"variant": "library"}, 130) == 6400 + 256, "65 blocks of 130"
-    assert Matmul(rows=128 * 133, columns=128, inner=512).critical_path({"variant": "library"}, 132) == 2 * 512 + 128
+    assert Matmul(rows=129, columns=256, inner=512).critical_path({"variant": "library"}, 132) == 256 + 128, "two share each sum"
+    assert Matmul(rows=1, columns=64, inner=12800).critical_path({"variant": "library"}, 132) == 1280 + 9 * 128, "ten"
+    assert Matmul(rows=8320, columns=128, inner=12800).critical_path({"variant": "library"}, 130) == 6400 + 128, "65 blocks"
+    assert Matmul(rows=128 * 133, columns=128, inner=512).critical_path({"variant": "library"}, 132) == 2 * 512
+    assert Ffn(d_model=256, d_ff=512, activation="relu").critical_path({"variant": "fused"}, 132) == 256 + 512, "none is shared"
     assert RmsNorm(rows=100, columns=4096).critical_path({"variant": "fused"}, 132) == 4096
 
 

@@ -52,6 +52,7 @@ class Variant:
     summary: str
     dtypes: Mapping[str, tuple[str, ...]]  # backend -> dtypes
     own_products: bool = False  # no library computes them: small and narrow ones are no slower for that
+    shared_sums: bool = False  # on a GPU the fastest of a library's kernels runs, among them those whose blocks share a sum
 
     def traffic(self, problem: Any, plan: Facts) -> dict[str, int]:
         """Bytes by named term beyond the compulsory ones, workspace included."""
@@ -76,16 +77,16 @@ class Variant:
     def critical_path(self, problem: Any, sms: int) -> Any:
         """Elements that the innermost loops of the busiest of a GPU's `sms` multiprocessors go through one after another, about.
 
-        Products are in blocks of BLOCK rows and columns, which the multiprocessors share evenly. Where these are fewer than
-        multiprocessors, several share inner: each of their sums costs about BLOCK more to add up, so that more than the root of
-        inner / BLOCK are too many. Of a row all is one loop.
+        Products are in blocks of BLOCK rows and columns, which the multiprocessors share evenly. Where these are fewer and sums are
+        shared, a part more of each costs about BLOCK: beyond the root of inner / BLOCK they are too many. Of a row all is one loop.
         """
         if products := problem.products():
             path: Any = 0
             for p in products:
                 blocks = p.count * ceil_div(p.rows, BLOCK) * ceil_div(p.columns, BLOCK)
-                parts = larger(smaller(sms / blocks, (p.inner / BLOCK) ** 0.5), 1)
-                path += ceil_div(blocks, sms) * p.inner / parts + BLOCK * parts
+                most = smaller(sms / blocks, (p.inner / BLOCK) ** 0.5) if self.shared_sums else 1
+                parts = larger(most, 1)
+                path += ceil_div(blocks, sms) * p.inner / parts + BLOCK * (parts - 1)
             return path
         return getattr(problem, "columns", getattr(problem, "experts", 0))
 

@@ -76,6 +76,7 @@ class Bmm(Scaled):
                 "cpu": ("fp32", "fp64", "bf16", "fp16"),
                 "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4"),
             },
+            shared_sums=True,
         ),
         "tiled": _Tiled(
             summary="our own kernels, sums in fp32 or fp64: few rows read b as it lies, for more a thread packs its columns in the "

@@ -108,6 +108,7 @@ class Matmul(Scaled):
                 "cpu": ("fp32", "fp64", "bf16", "int8"),
                 "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4"),
             },
+            shared_sums=True,
         ),
         "tiled": _Tiled(
             summary="our own kernels on packed strips of b, sums in fp32 (int8: int32, fp64: fp64); few rows read b in one stream "
@@ -118,6 +119,7 @@ class Matmul(Scaled):
         "fast_accumulation": Variant(
             summary="as library on a GPU, with sums left to its tensor cores, which keep fewer bits of them than fp32 has",
             dtypes={"cuda": ("fp8_e4m3",)},
+            shared_sums=True,
         ),
     }
 
