@@ -1,5 +1,7 @@
 #include "cpu/bypass.h"
 
+#include <iterator>
+
 #include "cpu/rows_kernels.h"
 #include "cpu/share.h"
 
@@ -10,16 +12,16 @@ namespace {
 // a row has little that is whole, unless all rows begin on a line.
 constexpr std::int64_t kLongRowBytes = 16 * kLineBytes;
 // Copies of Intel Xeons to memory get 48 instead of 40 GB/s by the far distance; Zen 4 loses 9 % of a copy and 18 % of a conversion.
-constexpr std::int64_t kFarAhead = 4096, kNearAhead = 1024;
+// Zen 5 loses 5 % of a copy by fetches of every line while its memory is slow, and 15 % of silu_mul while it is fast.
+constexpr Fetches kFetches[] = {{1024, false}, {4096, false}, {4096, true}};
 
 const RowsKernels& of_fp32() { return choose<RowsTable>(ROOFLINE_TABLES(rows)).table->of[kFp32]; }
 
 // map over n numbers of fp32 on all threads.
-template <class T>
 void run(Device& device, RowsKernels::Map map, const std::shared_ptr<void>& x, const std::shared_ptr<void>& y, std::int64_t n) {
   device.pool().run([&](int worker) {
     const Range own = share(n, worker, device.threads(), kLineBytes);
-    map(static_cast<float*>(x.get()) + own.first, static_cast<T*>(y.get()) + own.first, own.size());
+    map(static_cast<float*>(x.get()) + own.first, static_cast<float*>(y.get()) + own.first, own.size());
   });
 }
 
@@ -31,39 +33,51 @@ bool slow_last_cache(Device& device) {
     return {{}, [=, &device](int candidate) {
               constexpr int kPasses = 3;  // the first still finds what the other candidate left
               for (int pass = 0; pass < kPasses; ++pass)
-                run<float>(device, of_fp32().relu[candidate], x, y, bytes / std::int64_t{sizeof(float)});
+                run(device, of_fp32().relu[candidate], x, y, bytes / std::int64_t{sizeof(float)});
             }};
   }) == 1;
 }
 
-void choose_ahead(Device& device) {
-  constexpr std::int64_t kNumbers = 4 << 20;
-  const int best = device.quickest("fetches ahead of stores past the caches", 2, [&device]() -> Device::Trial {
-    const std::int64_t bytes = kNumbers * std::int64_t{sizeof(float)};
+// By a conversion to 16 bits and a silu_mul, whose operands differ from the results in bytes and in number.
+void choose_fetches(Device& device) {
+  constexpr std::int64_t kNumbers = 2 << 20;
+  const int best = device.quickest("fetches beside stores past the caches", std::size(kFetches), [&device]() -> Device::Trial {
+    const std::int64_t bytes = 3 * kNumbers * std::int64_t{sizeof(float)};
     const auto x = workspace(device, bytes, Fill::uniform), y = workspace(device, bytes / 2);
     return {{{x.get(), bytes}, {y.get(), bytes / 2}}, [=, &device](int candidate) {
-              bytes_ahead_of_stores = candidate ? kFarAhead : kNearAhead;
-              run<Bf16>(device, of_fp32().convert[kBf16][1], x, y, kNumbers);
+              fetches_beside_stores = kFetches[candidate];
+              device.pool().run([&](int worker) {
+                const Range own = share(kNumbers, worker, device.threads(), kLineBytes);
+                const float* const from = static_cast<float*>(x.get()) + own.first;
+                float* const to = static_cast<float*>(y.get()) + own.first;
+                of_fp32().convert[kBf16][1](from, static_cast<float*>(y.get()) + kNumbers + own.first / 2, own.size());
+                of_fp32().silu_mul[1](from + kNumbers, from + 2 * kNumbers, to, own.size());
+              });
             }};
   });
-  bytes_ahead_of_stores = best ? kFarAhead : kNearAhead;
+  fetches_beside_stores = kFetches[best];
 }
 
 }  // namespace
 
-std::int64_t bytes_ahead_of_stores = kFarAhead;
+Fetches fetches_beside_stores = kFetches[1];
 bool paced_stores = false;
 
-// On an AMD EPYC (family 25, model 17) a pace makes a copy of fp32 94 instead of 78 GB/s in the fast phase of its memory, and
-// changes nothing in the slow one.
+// Of a norm, whose loop is the shortest beside fetches of every line: without a pace it loses a quarter of its rate while the memory
+// of an AMD EPYC (family 25, model 17, and family 26, model 2) is fast, and nothing while that is slow.
 bool choose_pace(Device& device) {
-  constexpr std::int64_t kNumbers = 4 << 20;
+  constexpr std::int64_t kRows = 1024, kColumns = 4096;
   return paced_stores = device.quickest("a pace beside stores past the caches", 2, [&device]() -> Device::Trial {
-    const std::int64_t bytes = kNumbers * std::int64_t{sizeof(float)};
-    const auto x = workspace(device, bytes, Fill::uniform), y = workspace(device, bytes);
+    const std::int64_t row_bytes = kColumns * std::int64_t{sizeof(float)}, bytes = kRows * row_bytes;
+    const auto x = workspace(device, bytes + row_bytes, Fill::uniform), y = workspace(device, bytes);
     return {{{x.get(), bytes}, {y.get(), bytes}}, [=, &device](int candidate) {
               paced_stores = candidate == 0;
-              run<float>(device, of_fp32().relu[1], x, y, kNumbers);
+              device.pool().run([&](int worker) {
+                const Range own = share(kRows, worker, device.threads(), 1);
+                const float* const from = static_cast<float*>(x.get());
+                of_fp32().rms_norm[1](from + own.first * kColumns, from + kRows * kColumns,
+                                      static_cast<float*>(y.get()) + own.first * kColumns, own.size(), kColumns, 1e-6);
+              });
             }};
   }) == 0;
 }
@@ -79,7 +93,7 @@ bool bypass(Device& device, Isa isa, const void* y, std::int64_t rows, std::int6
   const std::int64_t both = 2 * rows * row_bytes;
   const bool past_l2 = both > device.caches().l2_bytes * device.threads() && device.caches().l3_bytes;
   if (both < device.lasting_bytes() && !(past_l2 && slow_last_cache(device))) return false;
-  choose_ahead(device);
+  choose_fetches(device);
   choose_pace(device);
   return true;
 }

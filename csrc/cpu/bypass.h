@@ -16,7 +16,7 @@ bool bypass(Device& device, Isa isa, const void* y, std::int64_t rows, std::int6
 // Puts into a kernel's plan how it stores y.
 void state_stores(Bound& bound, const void* y, bool non_temporal);
 
-// Whether a pace (cpu/pace.h) makes copies past the caches faster, or no slower: measured when it is asked for the first time.
+// Whether a pace (cpu/pace.h) makes norms past the caches faster, or no slower: measured when it is asked for the first time.
 bool choose_pace(Device& device);
 
 }  // namespace roofline::cpu

@@ -55,8 +55,13 @@ struct RowsTable {
   void (*finish[5])(float* c, const float* bias, std::int64_t n);
 };
 
-// How far ahead of non-temporal stores their operands are fetched, and whether Pace holds a core back: as `bypass` found quickest.
-extern std::int64_t bytes_ahead_of_stores;
+// How many bytes ahead of non-temporal stores their operands are fetched, and whether one line in four is, which leaves the others
+// to the hardware's prefetchers; whether Pace holds a core back: as `bypass` found quickest.
+struct Fetches {
+  std::int64_t ahead;
+  bool sparse;
+};
+extern Fetches fetches_beside_stores;
 extern bool paced_stores;
 
 ROOFLINE_DECLARE_TABLES(RowsTable, rows);

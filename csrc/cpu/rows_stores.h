@@ -11,11 +11,10 @@
 namespace roofline::cpu {
 namespace {
 
-
-// What is `ahead` bytes later, into L2: the few buffers of L1's misses serve non-temporal stores too.
-template <int Level = 2, class X>
+// What is `ahead` bytes later, one line in `Apart`, into L2: the few buffers of L1's misses serve non-temporal stores too.
+template <int Level = 2, int Apart = 1, class X>
 ROOFLINE_INLINE void fetch(const X* p, std::int64_t n, std::int64_t ahead = 0) {
-  for (std::int64_t byte = 0; byte < n * std::int64_t{sizeof(X)}; byte += kLineBytes)
+  for (std::int64_t byte = 0; byte < n * std::int64_t{sizeof(X)}; byte += Apart * kLineBytes)
     __builtin_prefetch(reinterpret_cast<const char*>(p) + ahead + byte, 0, 4 - Level);
 }
 constexpr std::int64_t kNearBytes = 1024;
@@ -44,7 +43,7 @@ ROOFLINE_INLINE void fetch_rows(const T* p, std::int64_t i, std::int64_t n, std:
 
 // y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only. Beside these, what value reads
 // of each x is fetched: else memory would wait for reads and writes in turn. Long: value takes so many instructions, or reads so
-// much else, that a core finds its loads too late to wait for L2, so that they are fetched into L1 too.
+// much else, that a core finds its loads too late to wait for L2, so that they are fetched into L1 too, unless fetches are sparse.
 template <class V, bool NonTemporal, bool Long = false, class T, class Value, class... X>
 ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
   constexpr std::int64_t kLine = kLineBytes / sizeof(T);
@@ -58,29 +57,28 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
   if constexpr (NonTemporal) {
     const auto head = static_cast<std::int64_t>((kLineBytes - reinterpret_cast<std::uintptr_t>(y) % kLineBytes) % kLineBytes / sizeof(T));
     const std::int64_t before = least(head, n), lines = before + (n - before) / kLine * kLine;
-    // A pace serves loops that read as many bytes as they write; narrower results, two operands and long arithmetic gain nothing.
+    // A pace serves loops that read as many bytes as they write; narrower results, two operands, long arithmetic
+    // and sparse fetches gain nothing.
     constexpr bool kPaced = !Long && sizeof...(X) == 1 && ((sizeof(X) == sizeof(T)) && ...);
     [[maybe_unused]] Pace pace;
-    const auto fetch_all = [&, ahead = bytes_ahead_of_stores](std::int64_t first, std::int64_t some) __attribute__((always_inline)) {
-      (fetch(x + first, some, ahead), ...);
-      if constexpr (Long) (fetch<1>(x + first, some, 2 * kNearBytes), ...);
+    // A loop for either: with a branch in one, gelu of fp32, whose tables take most registers, lost 6 % on Zen 5.
+    const auto four_lines_each = [&](auto sparse) __attribute__((always_inline)) {
+      for (const std::int64_t ahead = fetches_beside_stores.ahead; i + 4 * kLine <= lines; i += 4 * kLine) {
+        (fetch<2, sparse ? 4 : 1>(x + i, 4 * kLine, ahead), ...);
+        if constexpr (Long && !sparse) (fetch<1>(x + i, 4 * kLine, 2 * kNearBytes), ...);
+#pragma GCC unroll 4
+        for (int u = 0; u < 4 * kLine; u += kAtOnce) {
+          if constexpr (kPaced && !sparse) pace.step(y, u);
+          give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
+        }
+      }
     };
     for (std::int64_t plain = before;; plain = n) {  // what is before the first whole line, and then what is behind the last
       plainly(plain);
       if (i == n) return;
-      for (; i + 4 * kLine <= lines; i += 4 * kLine) {
-        fetch_all(i, 4 * kLine);
-#pragma GCC unroll 4
-        for (int u = 0; u < 4 * kLine; u += kAtOnce) {
-          if constexpr (kPaced) pace.step(y, u);
-          give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
-        }
-      }
+      fetches_beside_stores.sparse ? four_lines_each(std::true_type()) : four_lines_each(std::false_type());
       constexpr int kFew = kAtOnce < kLine ? kAtOnce : kLine;
-      for (; i < lines; i += kFew) {
-        fetch_all(i, kFew);
-        give<true>(y + i, kFew, value(i, kFew));
-      }
+      for (; i < lines; i += kFew) give<true>(y + i, kFew, value(i, kFew));
     }
   } else {
     for (; i + 4 * kAtOnce <= n; i += 4 * kAtOnce) {

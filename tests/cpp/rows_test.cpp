@@ -40,7 +40,7 @@ class RowsTest : public TableTest<RowsTable> {
   using Row = std::function<std::vector<double>(const float* x, std::int64_t columns)>;
   using Run = std::function<void(const float* x, float* y, std::int64_t rows, std::int64_t columns)>;
 
-  // y = run(x) equals row(x) row by row at every length and alignment, into another matrix and in place.
+  // y = run(x) equals row(x) row by row at every length and alignment, into another matrix and, by sparse fetches, in place.
   void check(const Row& row, const Run& run, double tolerance, double scale = 1, double shift = 0) {
     for (const std::int64_t columns : lengths())
       for (const std::int64_t offset : {0, 1, 7, 13}) {
@@ -56,7 +56,9 @@ class RowsTest : public TableTest<RowsTable> {
         for (std::int64_t i = 0; i < rows * columns; ++i)
           ASSERT_NEAR(y[i], expected[i], tolerance * (1 + std::abs(expected[i])))
               << columns << " columns, offset " << offset << ", element " << i;
+        fetches_beside_stores.sparse = true;
         run(x.data(), x.data(), rows, columns);
+        fetches_beside_stores.sparse = false;
         ASSERT_TRUE(x.guarded()) << columns << " columns, in place";
         ASSERT_EQ(0, std::memcmp(x.data(), y.data(), rows * columns * sizeof(float))) << columns << " columns, in place";
       }
