@@ -76,7 +76,7 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
     store(sums, sum_powers<V>(block, columns, kept(row, 0), stride, some, top, [&](int r) __attribute__((always_inline)) {
             return [=, from = block + r * columns, also = beside(r)](std::int64_t i, int n) __attribute__((always_inline)) {
               fetch(from + step + i, n);
-              if constexpr (NonTemporal) fetch<1>(from + i, n, 2 * kNearBytes);
+              if constexpr (NonTemporal) fetch<1>(from + i, n, 4 * kNearBytes);
               also(i, n);
             };
           }));
