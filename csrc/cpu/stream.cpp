@@ -47,8 +47,8 @@ Bound bind(const Stream& problem, Device& device, Way way) {
     throw Unsupported("stream: loads are the variant of a read with stride 1; use plain");
   const std::int64_t element = size_bytes(problem.dtype);
   const int width = problem.dtype == DType::fp64;
-  // Writes alone are shorter than a pace.
-  const bool paced = non_temporal && problem.access != Stream::Access::write && choose_pace(device);
+  // Writes alone are shorter than a pace. Several streams have none, for it would be their limit where memory is fastest.
+  const bool paced = non_temporal && problem.access != Stream::Access::write && problem.streams == 1 && choose_pace(device);
   const auto run = strided ? table->strided[width] : table->run[width][static_cast<int>(problem.access)][non_temporal + paced];
   const auto loads = way == Way::loads ? table->loads[width] : nullptr;
 
