@@ -15,7 +15,8 @@ from tables import refused
 
 from roofline.ceilings import measuring
 from roofline.ceilings.standard import Surroundings, averaged
-from roofline.kernel_costs import KernelCosts, _not_negative, cold_bytes, kernel_costs, leave_one_out, problem_of, unevenness
+from roofline.kernel_costs import KernelCosts, cold_bytes, kernel_costs, leave_one_out, problem_of, unevenness
+from roofline.least_squares import not_negative
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, KernelTime, Machine
 from roofline.measurement.progress import Progress
 from roofline.measurement.timing import from_rates
@@ -792,12 +793,12 @@ def test_a_kernel_timed_on_many_rows_alone_is_no_rival_for_one() -> None:
 
 def test_least_squares_without_negative_numbers() -> None:
     # By itself the best x is (2, -1); with x₂ = 0 it is (1, 0), and more of x₂ only adds to the error.
-    assert _not_negative(np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([1.0, -1.0])) == pytest.approx([1, 0])
+    assert not_negative(np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([1.0, -1.0])) == pytest.approx([1, 0])
     draw = np.random.default_rng(0)
     for _ in range(20):
         a = draw.normal(size=(9, 4)) * 10.0 ** draw.integers(-6, 6, size=4)
         b = draw.normal(size=9)
-        x = _not_negative(a, b)
+        x = not_negative(a, b)
         slope = a.T @ (b - a @ x) / np.linalg.norm(a, axis=0)
         assert (x >= 0).all() and (slope < 1e-9).all() and np.abs(slope[x > 0]).max(initial=0.0) < 1e-9
 

@@ -11,18 +11,18 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .counts import by_key, ceil_div, larger, pick
 from .errors import Error
+from .least_squares import not_negative
 from .machine import KernelTime, Machine
 from .nearby import SPREAD, VECTOR_BYTES, Nearby, features_of, vector_bytes
 from .operators import Operator, from_dict
 
 # p of the sum of memory and of the rest, which a kernel overlaps as far as this says.
 SHARPNESS = 2.0
-# Costs that are expected without any standard problem, and those that all of the variant show, beside those of one dtype: the weight
-# of the factors beside one problem's, and how far other costs may be from these, over their usual sizes and over these themselves.
+# Of costs that are expected without any standard problem, and of those that more problems show than are fitted: the weight of the
+# factors beside one problem's, and how far the others may be off, over what is usual and over what is expected.
 UNKNOWN, SHOWN = (0.4, 7.0, 0.0), (0.5, 0.01, 2.0)
 # The weight of a standard problem that other work disturbed.
 DISTURBED = {"contended": 0.3}
@@ -383,33 +383,7 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
     found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * moved[0]))  # a part of nothing would stay nothing
     for _ in range(STEPS):
         counts = np.stack(np.broadcast_arrays(*all_.counts(found)), axis=1) * (all_.weight / all_.time_s)[:, None]
-        x = _not_negative(np.vstack([counts, np.diag(prior)]), right)
+        x = not_negative(np.vstack([counts, np.diag(prior)]), right)
         memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
         found = KernelCosts.of([memory, caches, *x[2:].tolist()])
     return found
-
-
-def _not_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """x >= 0 with the least |a x - b|, `a` of full rank. Source: Lawson and Hanson, Solving Least Squares Problems, chapter 23."""
-    scale = np.linalg.norm(a, axis=0)
-    a = a / scale
-    x, free = np.zeros(a.shape[1]), np.zeros(a.shape[1], dtype=bool)
-    normal, right = a.T @ a, a.T @ b
-    tolerance = 1e-12 * float(np.linalg.norm(b))
-    for _ in range(10 * len(x)):
-        slope = np.where(free, -np.inf, right - normal @ x)
-        if slope.max() <= tolerance:
-            break
-        free[slope.argmax()] = True
-        while True:
-            best = np.zeros(len(x))
-            best[free] = np.linalg.solve(normal[np.ix_(free, free)], right[free])
-            if (best[free] > 0).all():
-                break
-            below = free & (best <= 0)
-            step = np.min(x[below] / (x[below] - best[below]))
-            x = np.where(free, x + step * (best - x), 0.0)
-            free &= x > tolerance
-            x[~free] = 0.0
-        x = best
-    return np.asarray(x / scale)

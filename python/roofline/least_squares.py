@@ -1,0 +1,32 @@
+"""Least squares with solutions that are not negative."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def not_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """x >= 0 with the least |a x - b|, `a` of full rank. Source: Lawson and Hanson, Solving Least Squares Problems, chapter 23."""
+    scale = np.linalg.norm(a, axis=0)
+    a = a / scale
+    x, free = np.zeros(a.shape[1]), np.zeros(a.shape[1], dtype=bool)
+    normal, right = a.T @ a, a.T @ b
+    tolerance = 1e-12 * float(np.linalg.norm(b))
+    for _ in range(10 * len(x)):
+        slope = np.where(free, -np.inf, right - normal @ x)
+        if slope.max() <= tolerance:
+            break
+        free[slope.argmax()] = True
+        while True:
+            best = np.zeros(len(x))
+            best[free] = np.linalg.solve(normal[np.ix_(free, free)], right[free])
+            if (best[free] > 0).all():
+                break
+            below = free & (best <= 0)
+            step = np.min(x[below] / (x[below] - best[below]))
+            x = np.where(free, x + step * (best - x), 0.0)
+            free &= x > tolerance
+            x[~free] = 0.0
+        x = best
+    return np.asarray(x / scale)
