@@ -21,8 +21,8 @@ from .operators import Operator, from_dict
 
 # p of the sum of memory and of the rest, which a kernel overlaps as far as this says.
 SHARPNESS = 2.0
-# Of costs that are expected without any standard problem, and of those that more problems show than are fitted: the weight of the
-# factors beside one problem's, and how far the others may be off, over what is usual and over what is expected.
+# How far fitted costs keep to expected ones: UNKNOWN where nothing was timed before, SHOWN where more problems showed them. Each
+# holds the weight of the factors, in standard problems, and how far seconds may be off, over usual and over expected ones.
 UNKNOWN, SHOWN = (0.4, 7.0, 0.0), (0.5, 0.01, 2.0)
 # The weight of a standard problem that other work disturbed.
 DISTURBED = {"contended": 0.3}
@@ -133,8 +133,7 @@ class KernelCosts:
         memory_s, rest_s: of its bytes from memory, and of all else together. launch_s: of all its launches.
         """
         bytes_, written, pages = cold_bytes(problem, cold, gpu=self.sms > 0)
-        vectors = vector_bytes(problem, self.variant, self.sms)
-        features = features_of(problem, self.tile, memory_s, rest_s, launch_s, vectors)
+        features = self._features(problem, memory_s, rest_s, launch_s)
         memory_s, rest_s, loops = of_longest_thread(
             problem, memory_s, rest_s, variant=self.variant, threads=self.threads, width=self.tile[1], sms=self.sms
         )
@@ -153,9 +152,11 @@ class KernelCosts:
 
     def doubt(self, problem: Operator, memory_s: float, rest_s: float, *, cold: bool, launch_s: float = 0.0) -> float:
         """Standard deviation of the logarithm of the time of one problem: little near a standard one, SPREAD far off."""
+        return SPREAD if self.nearby is None else self.nearby.doubt(self._features(problem, memory_s, rest_s, launch_s))
+
+    def _features(self, problem: Operator, memory_s: Any, rest_s: Any, launch_s: Any) -> tuple[Any, ...]:
         vectors = vector_bytes(problem, self.variant, self.sms)
-        features = features_of(problem, self.tile, memory_s, rest_s, launch_s, vectors)
-        return SPREAD if self.nearby is None else self.nearby.doubt(features)
+        return features_of(problem, self.tile, memory_s, rest_s, launch_s, vectors)
 
 
 def kernel_costs(machine: Machine, problem: Operator, variant: str, *, planned: bool = True) -> KernelCosts | None:

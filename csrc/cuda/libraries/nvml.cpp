@@ -54,7 +54,7 @@ constexpr double kLimitedShare = 0.05;    // more than one reading in a short wi
 constexpr auto kPeriod = std::chrono::milliseconds(10);
 // The energy counter moves in steps of up to 100 ms: over a second it is within a tenth. Below, readings of the power are summed.
 constexpr double kCounterWindow_s = 1;
-// A window shorter than a period takes what an earlier one read within this time: to ask takes as long as the window.
+// A window without readings of its own takes those of an earlier one that are not older, rather than call NVML again.
 constexpr double kFresh_s = 0.25;
 constexpr std::size_t kFewestPowerReadings = 5;
 
@@ -311,9 +311,8 @@ void Telemetry::end(Load& load) {
   load.throttled = share(kThrottling) > kThrottledShare;
   if (share(nv::sw_power_cap) > kLimitedShare) said.emplace_back("power_limited", std::int64_t{1});
 
-  const Others& shared = others_;
-  if (shared.known) said.emplace_back("other_processes", shared.count);
-  if (!whole_ || shared.count > 0) return;  // the energy is then not ours alone
+  if (others_.known) said.emplace_back("other_processes", others_.count);
+  if (!whole_ || others_.count > 0) return;  // the energy is then not ours alone
   if (begun_energy_j_ > 0 && load.wall_s >= kCounterWindow_s) {
     said.emplace_back("energy_j", counted_j);
     said.emplace_back("energy_source", std::string("counter"));
