@@ -333,5 +333,46 @@ void value(const Quads& quads, const Block<Element>& block, Number* out) {
   }
 }
 
+// Rows whose queries lie in quads.
+template <class Element>
+struct InQuads {
+  const Part& part;
+  const Quads quads;
+  alignas(64) Number tops[Kernels::kMostRows * kQuad], sums[Kernels::kMostRows * kQuad];
+
+  InQuads(const Part& of, Number* scores, Number* free) : part(of), quads(of, scores, free) {
+    pack<Element>(quads, part);
+    for (Index i = 0; i < quads.vectors * kLanes; ++i) {
+      const bool real = i / kQuad < part.rows;
+      tops[i] = real ? part.top[i / kQuad] : -kInfinity;
+      sums[i] = real && i % kQuad == 0 ? part.sum[i / kQuad] : 0;
+    }
+  }
+  template <class SeenBy>
+  [[gnu::always_inline]] void meet(const Block<Element>& block, bool masked, SeenBy seen_by_row) {
+    Seen seen[Kernels::kMostRows];
+    for (Index row = 0; row < part.rows; ++row) seen[row] = seen_by_row(row);
+    score(quads, block);
+    weigh(quads, block.n, masked || block.n % kLanes != 0 ? seen : nullptr, part.softcap, tops, sums, part.out, block.head_dim);
+    value(quads, block, part.out);
+  }
+  void finish() const {
+    for (Index row = 0; row < part.rows; ++row) {
+      const Number* const sum = sums + row * kQuad;
+      part.top[row] = tops[row * kQuad];
+      part.sum[row] = sum[0] + sum[1] + sum[2] + sum[3];
+    }
+  }
+};
+
+// The columns of a row that lie as in panels go where they belong.
+template <class Element>
+void put_in_order(Number* row, Index columns) {
+  for (Index at = 0; kPairs<Element> && at + 2 * kLanes <= columns; at += 2 * kLanes) {
+    const Vec even = load(row + at), odd = load(row + at + kLanes);
+    store_pairs(row + at, even, odd);
+  }
+}
+
 }  // namespace
 }  // namespace roofline::cpu

@@ -94,12 +94,43 @@ ROOFLINE_INLINE Index* places_of(const Part& part) {
   return reinterpret_cast<Index*>(part.workspace + (part.rows + 3) / 4 * 4 * kPitch);
 }
 
-// `each` keys of every stream, the first of them `first`. Without a mask all rows see all of them.
+// Rows whose queries lie one by one.
 template <class Element>
+struct InRows {
+  const Part& part;
+  Number* s;  // of each group [kPitch][its rows]
+
+  InRows(const Part& of, Number* scores, Number*) : part(of), s(scores) {}
+  template <class SeenBy>
+  [[gnu::always_inline]] void meet(const Block<Element>& block, bool masked, SeenBy seen_by_row) {
+    const Index rows = part.rows, weighed = (block.n + kLanes - 1) / kLanes * kLanes;  // whole vectors, whatever the rows of a group
+    if constexpr (kEights<Element>)
+      score_bytes(part.q, rows, block, s);
+    else
+      score(part.q, rows, block, s);
+    for_groups<kEights<Element>>(0, rows, rows, [&](Index row, auto size) __attribute__((always_inline)) {
+      constexpr int kRows = decltype(size)::value;
+      Seen seen[kRows];
+      for (int r = 0; r < kRows; ++r) seen[r] = seen_by_row(row + r);
+      weigh<kRows>(s + row * kPitch, weighed, masked || weighed != block.n ? seen : nullptr, part.softcap, part.top + row,
+                   part.sum + row, part.out + row * part.head_dim, part.head_dim);
+#if defined(ROOFLINE_PAIRS)
+      pair_weights<kRows>(s + row * kPitch, weighed);
+#endif
+    });
+    if constexpr (kEights<Element>)
+      value_bytes(s, rows, block, part.out);
+    else
+      value(s, rows, block, part.out);
+  }
+  void finish() const {}
+};
+
+// `each` keys of every stream, the first of them `first`. Without a mask all rows see all of them. Way: InRows, or InQuads.
+template <class Way, class Element>
 [[gnu::noclone]] void walk(const Part& part, Index streams, Index first, Index each, bool masked) {
   const Index head_dim = part.head_dim / kNumbers<Element>, rope_dim = part.rope_dim / kNumbers<Element>;
   const Index rows = part.rows, all = streams * each;
-  Number* const s = part.workspace;  // of each group [kPitch][its rows]
   Index* const places = places_of(part);
   // Where rows do not fit in L1 together, a block meets them in turn, and should stay in L2.
   const Index key_bytes = static_cast<Index>(sizeof(Element)) * (head_dim + rope_dim + (part.v == part.k ? 0 : head_dim));
@@ -138,19 +169,9 @@ template <class Element>
   const Index apart = (part.to_l1 || part.pages != nullptr || sizeof(Element) == 1 ? 64 : 256) / Index{sizeof(Element)};
   if (all <= 0) return;
   place(0, places, nullptr);
-#if defined(ROOFLINE_QUADS)
-  const Quads quads(part, s, reinterpret_cast<Number*>(places + 4 * kKeys));
-  if (in_quads<Element>(part)) pack<Element>(quads, part);
-  Number tops[Kernels::kMostRows * kQuad], sums[Kernels::kMostRows * kQuad];
-  for (Index i = 0; i < (in_quads<Element>(part) ? quads.vectors * kLanes : 0); ++i) {
-    const bool real = i / kQuad < rows;
-    tops[i] = real ? part.top[i / kQuad] : -kInfinity;
-    sums[i] = real && i % kQuad == 0 ? part.sum[i / kQuad] : 0;
-  }
-#endif
+  Way way(part, part.workspace, reinterpret_cast<Number*>(places + 4 * kKeys));
   for (Index begin = 0, turn = 0; begin < all; begin += keys, turn = 1 - turn) {
     const Index n = n_at(begin), whole = (n + kWhole - 1) / kWhole * kWhole, next_n = n_at(begin + keys);
-    const Index weighed = (n + kLanes - 1) / kLanes * kLanes;  // whole vectors, whatever the rows of a group
     Index *const at = places + turn * 2 * kKeys, *const next_at = places + (1 - turn) * 2 * kKeys;
     if (next_n > 0) place(begin + keys, next_at, at);
     const bool behind = next_n == 0 && part.pages == nullptr;  // the next range's keys follow in memory
@@ -159,58 +180,10 @@ template <class Element>
                                   at, at + kKeys, n, whole, head_dim, rope_dim, lead, next_at,
                                   behind ? lead : (next_n + kWhole - 1) / kWhole * kWhole, part.scale, part.to_l1, apart,
                                   part.element};
-#if defined(ROOFLINE_QUADS)
-    if (in_quads<Element>(part)) {
-      Seen seen[Kernels::kMostRows];
-      for (Index row = 0; row < rows; ++row) seen[row] = seen_at(row, n, begin);
-      score(quads, block);
-      weigh(quads, n, masked || weighed != n ? seen : nullptr, part.softcap, tops, sums, part.out, head_dim);
-      value(quads, block, part.out);
-      continue;
-    }
-#endif
-#if defined(ROOFLINE_PAIRS)
-    if constexpr (kBytes<Element>)
-      score_bytes(part.q, rows, block, s);
-    else
-#endif
-      score(part.q, rows, block, s);
-    for_groups<kEights<Element>>(0, rows, rows, [&](Index row, auto size) __attribute__((always_inline)) {
-      constexpr int kRows = decltype(size)::value;
-      Seen seen[kRows];
-      for (int r = 0; r < kRows; ++r) seen[r] = seen_at(row + r, n, begin);
-      weigh<kRows>(s + row * kPitch, weighed, masked || weighed != n ? seen : nullptr, part.softcap, part.top + row, part.sum + row,
-                   part.out + row * part.head_dim, part.head_dim);
-#if defined(ROOFLINE_PAIRS)
-      pair_weights<kRows>(s + row * kPitch, weighed);
-#endif
-    });
-#if defined(ROOFLINE_PAIRS)
-    if constexpr (kBytes<Element>)
-      value_bytes(s, rows, block, part.out);
-    else
-#endif
-      value(s, rows, block, part.out);
+    way.meet(block, masked, [&](Index row) __attribute__((always_inline)) { return seen_at(row, n, begin); });
   }
-#if defined(ROOFLINE_QUADS)
-  for (Index row = 0; row < (in_quads<Element>(part) ? rows : 0); ++row) {
-    const Number* const sum = sums + row * kQuad;
-    part.top[row] = tops[row * kQuad];
-    part.sum[row] = sum[0] + sum[1] + sum[2] + sum[3];
-  }
-#endif
+  way.finish();
 }
-
-#if defined(ROOFLINE_QUADS)
-// The columns of a row that lie as in panels go where they belong.
-template <class Element>
-void put_in_order(Number* row, Index columns) {
-  for (Index at = 0; kPairs<Element> && at + 2 * kLanes <= columns; at += 2 * kLanes) {
-    const Vec even = load(row + at), odd = load(row + at + kLanes);
-    store_pairs(row + at, even, odd);
-  }
-}
-#endif
 
 template <class Element>
 void attend(const Part& given) {
@@ -233,17 +206,23 @@ void attend(const Part& given) {
   }
   // Each walk of its own costs about as much as some keys: where few are shared, one takes all.
   if (all.last - all.first < kFewKeys) all = {part.last, part.last};
-  walk<Element>(part, 1, part.first, all.first - part.first, true);
-  const Index each = (all.last - all.first) / part.streams, rest = all.first + part.streams * each;
-  walk<Element>(part, part.streams, all.first, each, false);
-  walk<Element>(part, 1, rest, part.last - rest, true);
+  const auto walks = [&](auto walk_of) {
+    const Index each = (all.last - all.first) / part.streams, rest = all.first + part.streams * each;
+    walk_of(1, part.first, all.first - part.first, true);
+    walk_of(part.streams, all.first, each, false);
+    walk_of(1, rest, part.last - rest, true);
+  };
+#if defined(ROOFLINE_QUADS)
+  if (in_quads<Element>(part)) {
+    walks([&](auto... at) { walk<InQuads<Element>, Element>(part, at...); });
+    for (Index row = 0; row < part.rows; ++row) put_in_order<Element>(part.out + row * part.head_dim, part.head_dim);
+    return;
+  }
+#endif
+  walks([&](auto... at) { walk<InRows<Element>, Element>(part, at...); });
 #if defined(ROOFLINE_PAIRS)
   for (Index row = 0; row < part.rows; ++row)  // the columns of some vectors of words go where they belong
     swap_fours<kBytes<Element> ? 4 : 2, 4>(part.out + row * part.head_dim, part.head_dim, part.out + row * part.head_dim);
-#endif
-#if defined(ROOFLINE_QUADS)
-  for (Index row = 0; row < (in_quads<Element>(part) ? part.rows : 0); ++row)
-    put_in_order<Element>(part.out + row * part.head_dim, part.head_dim);
 #endif
 }
 
