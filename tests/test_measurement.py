@@ -21,16 +21,17 @@ from roofline.measurement import attempt, default_device, disturbances, open_dev
 from roofline.measurement.callables import stream_handle
 from roofline.measurement.devices import Device, provenance
 from roofline.measurement.preparing import prepare
-from roofline.measurement.probing import compute_probe, fastest, level_of
+from roofline.measurement.probing import as_large, compute_probe, fastest, level_of
 from roofline.measurement.tensors import allocate_all, bind, check
-from roofline.measurement.timing import with_plausibility
+from roofline.measurement.timing import kept_share, with_plausibility
 from roofline.operators import Embedding, MixedIntensity, QuantizedMatmul
 from roofline.probes.bandwidth import STREAM, dram_array_bytes, size_problem, stream_candidates, stream_problem
 from roofline.probes.base import want
 from roofline.probes.compute import fma_isas, fma_problem
 from roofline.probes.intensity import mixed_intensity_grid
-from roofline.probes.levels import held_share, last_cache
+from roofline.probes.levels import last_cache, warm_level
 from roofline.results import Measurement
+from roofline.units import MIB
 
 pytestmark = pytest.mark.all_cores
 
@@ -292,23 +293,27 @@ def test_a_warm_set_that_a_cache_holds_in_part_may_be_faster_than_memory() -> No
     assert with_plausibility(m).reason.startswith("200 % of its DRAM roof: ")
 
 
-def test_a_warm_set_beyond_the_last_cache_is_held_in_part() -> None:
-    facts = {"l3_bytes": round(2**22 / 0.9), "l2_bytes": 2**16, "l1_bytes": 2**14, "threads": 1}
-    assert [held_share(facts, size) for size in (2**20, 2**22)] == [1.0, 1.0]
-    assert held_share(facts, 2**23) == pytest.approx(0.2032, rel=1e-3)  # h = e^(-2 (1 - h))
-    assert held_share({"l2_bytes": 2**20, "sms": 132}, 2**20) == 0.0  # of a GPU, and without an L3
+def test_a_warm_set_beyond_the_last_cache_lies_there_in_part() -> None:
+    facts = {"l3_bytes": 2**22, "l2_bytes": 2**16, "l1_bytes": 2**14, "threads": 1}
+    assert [warm_level(facts, size) for size in (2**20, 2**23, 2**23 + 1)] == ["L3", "L3", "DRAM"]
+    assert warm_level({"l2_bytes": 2**20, "sms": 132}, 2**20) == "DRAM"  # a GPU has no L3
     prepared = prepare(open_device("cpu"), Relu(elements=2**20), None, "warm", 0)
     prepared.device = SimpleNamespace(facts=facts)  # type: ignore[assignment]
-    prepared.plan["stores"] = "plain"  # both tensors, of 4 MiB each, are twice the cache
-    assert prepared.placed("cold") == "DRAM"
-    assert prepared.moved("DRAM") == {"DRAM": {"compulsory": 2**23}}
-    assert prepared.placed("warm") == "DRAM"
-    held = prepared.plan["held_bytes"]
-    assert held == pytest.approx(0.2032 * 2**23, rel=1e-3)
-    assert prepared.moved("DRAM") == {"DRAM": {"compulsory": 2**23 - held}, "L3": {"held": held}}
-    prepared.plan["stores"] = "non_temporal"  # x alone fits
-    assert prepared.placed("warm") == "DRAM"
-    assert prepared.plan["held_bytes"] == 2**22
+    for state, level in (("cold", "DRAM"), ("warm", "L3")):
+        assert prepared.placed(state) == level
+        assert prepared.moved(level) == {level: {"compulsory": 2**23}}
+    assert kept_share(prepared, "L3") == 1.0
+
+
+def test_the_roof_of_a_warm_set_goes_over_as_much() -> None:
+    device = open_device("cpu")
+    usual = size_problem(device, MIB, "copy").replace(streams=2)
+    assert as_large(device, usual, MIB // 2) == usual
+    for set_bytes in (40 * MIB, 45 * MIB):
+        larger = as_large(device, usual, set_bytes)
+        assert isinstance(larger, Stream) and (larger.access, larger.streams) == ("copy", 2)
+        assert larger.pass_bytes() / set_bytes == pytest.approx(1, abs=0.1)
+    assert as_large(device, usual, 44 * MIB) == as_large(device, usual, 45 * MIB)
 
 
 def test_callables_are_timed_and_placed() -> None:

@@ -68,11 +68,14 @@ class Surroundings:
         self.machine = dataclasses.replace(machine, ceilings=tuple(_brief(c, flushed) for c in machine.ceilings))
         self._seen: dict[int, list[Seen]] = {}  # by the probe, which the device keeps: one for each time that launches took
 
-    def around(self, problem: Operator, level: str, timed: Callable[[], Any], arithmetic: str = "") -> tuple[Roofs, Any]:
-        """The roofs of `problem`, launches before and after `timed`, and what that returns. arithmetic: see `from_rates`."""
+    def around(
+        self, problem: Operator, level: str, timed: Callable[[], Any], arithmetic: str = "", set_bytes: int = 0
+    ) -> tuple[Roofs, Any]:
+        """The roofs of `problem`, launches before and after `timed`, and what that returns. arithmetic: see `from_rates`;
+        set_bytes: see `bandwidth_probe`."""
         probes = roofs_of(
             self.device, mix=problem.mix, arithmetic=arithmetic or problem.compute()[0], level=level, flops=problem.total_flops(),
-            machine=self.machine, products=bool(problem.products()),
+            machine=self.machine, products=bool(problem.products()), set_bytes=set_bytes,
         )  # fmt: skip
         launch = next(probe for probe in probes if probe.kind == "latency")
         few = problem in NAMES
@@ -148,7 +151,7 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings, 
         if not correctness["passed"]:
             raise Error(f"{standard.label}: {correctness['reason']}")
     level, arithmetic = prepared.placed("cold" if cold else "warm"), prepared.plan.get("arithmetic", "")
-    roofs, seen = surroundings.around(problem, level, partial(timed, prepared, BRIEF), arithmetic)
+    roofs, seen = surroundings.around(problem, level, partial(timed, prepared, BRIEF), arithmetic, prepared.working_set_bytes())
     parts = from_rates(prepared, surroundings.machine, level, arithmetic, own=True)(roofs)["parts"]
     memory_s, rest_s = memory_and_rest_s(parts)
     bare = dataclasses.replace(prepared, plan={"variant": variant})

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported
-from ..machine import MEMORIES
 from ..operators import Operator
 from ..prediction import moved_bytes
-from ..probes.levels import held_share, last_cache
+from ..probes.levels import last_cache
 from ..results import CACHE_STATES
 from ..units import fmt_bytes
 from ..words import dimension
@@ -33,7 +32,6 @@ class Prepared:
     tensors: list[dict[str, Held]]
     plan: dict[str, Any]
     flush_each: bool
-    held_bytes: int = 0  # of the compulsory ones; see `placed`
 
     def working_set_bytes(self) -> int:
         """What one launch touches: tensors, of weights as much of their packed copy where there is one, and workspace."""
@@ -50,25 +48,12 @@ class Prepared:
         return {} if "sms" in self.device.facts else self.device.facts
 
     def placed(self, cache_state: str) -> str:
-        """The level of the operands. What the last cache holds of a larger warm set counts there, and the plan names it.
-
-        Results that are stored past the caches are no part of the set.
-        """
-        size = self.working_set_bytes()
-        level = level_of(self.device, size, cache_state)
-        if cache_state == "warm" and level in MEMORIES and self.caches:
-            past = self.plan.get("stores") == "non_temporal"
-            written = sum(t.moved_bytes for t in self.problem.outputs() if past and t.role == "out")
-            self.held_bytes = int((self.problem.compulsory_bytes() - written) * held_share(self.caches, size - written))
-            self.plan["held_bytes"] = self.held_bytes
-        return level
+        """The level of the operands."""
+        return level_of(self.device, self.working_set_bytes(), cache_state)
 
     def moved(self, level: str) -> dict[str, dict[str, int]]:
         """Bytes by level and term with the operands in `level`. What a cache keeps of them is named in the plan."""
         found = moved_bytes(self.problem, self.plan, self.caches, level)
-        if self.held_bytes:
-            found[level]["compulsory"] -= self.held_bytes
-            found.setdefault("L3", {})["held"] = self.held_bytes
         kept = [(where, terms[term]) for where, terms in found.items() for term in self.problem.traffic(self.plan) if term in terms]
         if kept and kept[0][0] != level:
             self.plan["cached_traffic_bytes"], self.plan["cached_traffic_level"] = sum(size for _, size in kept), kept[0][0]

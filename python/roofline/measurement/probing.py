@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from ..dtypes import WIDER
 from ..errors import Error, Unsupported
 from ..machine import Ceiling, Machine
-from ..operators import ForkJoin, Matmul, Operator, from_dict
+from ..operators import ForkJoin, Matmul, Operator, Stream, from_dict
 from ..operators.scales import USUAL_SCALES
 from ..probes import Identity, Probe, Wanted, probe_named
-from ..probes.bandwidth import STREAM, stream_candidates
-from ..probes.base import want
+from ..probes.bandwidth import STREAM, most_array_bytes, size_problem, stream_candidates
+from ..probes.base import Candidate, want
 from ..probes.compute import FMA, fma_problem
 from ..probes.gpu_units import LIBRARY_SIZE, library_is_faster, rate, tensor_problem, tensor_variants
 from ..probes.latency import LAUNCH
-from ..probes.levels import MEMORIES, cache_level, memory_level
+from ..probes.levels import MEMORIES, memory_level, warm_level
 from ..probes.products import SQUARE, product
 from ..probes.tensor import MMA
 from ..probes.transfer import LINK, link_problem
@@ -181,9 +181,11 @@ def fastest(device: Device, wanted: Wanted) -> Ready:
     return best
 
 
-def bandwidth_probe(device: Device, level: str, access: str, *, machine: Machine | None) -> Ready:
+def bandwidth_probe(device: Device, level: str, access: str, *, machine: Machine | None, set_bytes: int = 0) -> Ready:
     """The roof of an access to a level, in the configuration that `machine` found; of ordinary and non-temporal stores, which it
-    measured one after the other while memory may have changed its rate, those that are faster when both run in turn."""
+    measured one after the other while memory may have changed its rate, those that are faster when both run in turn. set_bytes: of
+    the problem's warm set; L3 shows its roof over as much (`as_large`)."""
+    probe, candidates = STREAM, list[Candidate]()
     if machine is not None and level in machine.levels():
         best = machine.bandwidth(level, access)
         if best.problem and best.source == "measured":
@@ -192,9 +194,23 @@ def bandwidth_probe(device: Device, level: str, access: str, *, machine: Machine
                 other = machine.bandwidth(level, best.access, variant={"plain": "non_temporal"}.get(best.variant, "plain"))
                 if device.backend == "cpu" and other.access == best.access and other.problem:
                     found.append(measured_again(device, other))
-            candidates = [(one.problem, one.variant) for one in found]
-            return fastest(device, want(found[0].probe, device, 0, *candidates, level=level))
-    return fastest(device, want(STREAM, device, 0, *stream_candidates(device, level, access), level=level))
+            probe, candidates = found[0].probe, [(one.problem, one.variant) for one in found]
+    candidates = candidates or stream_candidates(device, level, access)
+    if level == "L3":
+        candidates = [(as_large(device, problem, set_bytes), variant) for problem, variant in candidates]
+    return fastest(device, want(probe, device, 0, *candidates, level=level))
+
+
+def as_large(device: Device, problem: Operator, set_bytes: int) -> Operator:
+    """A cache's probe over about `set_bytes`, in quarters of octaves, so that problems of near sizes share one.
+
+    How much of a larger set stays there changes: a guest shares L3 with others, and its cores have one each or one together as the
+    host moves them. On Zen 5 two cores of one L3 of 32 MiB copied 16, 32 and 64 MiB at 236, 139 and 67 GB/s.
+    """
+    assert isinstance(problem, Stream)
+    rounded = round(2 ** (round(4 * math.log2(max(set_bytes, 1))) / 4))
+    larger = size_problem(device, min(rounded, most_array_bytes(device)), problem.access)
+    return problem.replace(elements=larger.elements, passes=larger.passes) if larger.elements > problem.elements else problem
 
 
 def measured_again(device: Device, ceiling: Ceiling) -> Ready:
@@ -253,9 +269,10 @@ def roofs_of(
     machine: Machine | None,
     products: bool = False,
     ranks: int = 1,
+    set_bytes: int = 0,
 ) -> list[Ready]:
     """The candidate roofs of a problem: its memory level at its mix, its arithmetic, the launch, and with ranks their link."""
-    found = [bandwidth_probe(device, level, mix, machine=machine)]
+    found = [bandwidth_probe(device, level, mix, machine=machine, set_bytes=set_bytes)]
     if flops:
         compute = compute_probe(device, arithmetic, products=products)
         found += [compute] if compute else []
@@ -266,5 +283,5 @@ def roofs_of(
 
 
 def level_of(device: Device, size_bytes: int, cache_state: str) -> str:
-    """Where the operands lie: memory when cold, else the smallest level that holds them."""
-    return memory_level(device.facts) if cache_state != "warm" else cache_level(device.facts, size_bytes)
+    """Where the operands lie: memory when cold, else the smallest level that holds them, or L3 that holds a part."""
+    return memory_level(device.facts) if cache_state != "warm" else warm_level(device.facts, size_bytes)

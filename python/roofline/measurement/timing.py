@@ -29,6 +29,7 @@ from .probing import Ready, roofs_of
 from .tensors import check
 
 IMPLAUSIBLE = 1.03  # of its bracket
+PART = 0.25  # of the last cache, above which a warm set may not stay there in whole
 PAUSE_S = 0.05  # before the second try of a contended measurement; twice as long before each further one
 
 
@@ -183,11 +184,11 @@ def tried(sampled: Callable[[Policy], dict[str, Any]], policy: Policy, begun: fl
     return clock
 
 
-def kept_share(prepared: Prepared) -> float:
-    """The share of a launch's compulsory bytes that need not reach memory while it is timed: results that fit in the last cache, if
-    other lines fill it before the launch (they go later), and all of a warm set that it holds in part (that part is an estimate).
+def kept_share(prepared: Prepared, level: str) -> float:
+    """The share of a launch's compulsory bytes that its memory roof does not bound: results that fit in the last cache, if other
+    lines fill it before the launch (they go later), and all of a warm set that it may hold in part (of the roof's another part).
     """
-    if prepared.held_bytes:
+    if level == "L3" and prepared.working_set_bytes() > PART * last_cache(prepared.device.facts):
         return 1.0
     written = sum(t.size_bytes for t in prepared.problem.outputs() if not t.link)
     fits = prepared.flush_each and written <= last_cache(prepared.device.facts)
@@ -276,6 +277,7 @@ def measure(
             machine=machine,
             products=bool(problem.products()),
             ranks=prepared.plan.get("ranks", 1),
+            set_bytes=prepared.working_set_bytes(),
         )
         expected = from_rates(prepared, machine, level, arithmetic)
         clock = tried(partial(bracketed, opened, prepared.sets, prepared.flush_each, probes, expected, level), policy, begun)
@@ -308,7 +310,7 @@ def measure(
                 provenance=provenance(opened, seed),
                 **clock,
             ),
-            kept_share(prepared),
+            kept_share(prepared, level),
         )
 
 

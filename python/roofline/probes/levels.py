@@ -19,7 +19,8 @@ FITS = 0.9
 L1_BESIDE_SHARED_BYTES = 28 * KIB
 # The L2 of large GPUs has two halves, and a line that both sides read may lie in each: what is to stay must fit one, with room.
 GPU_LASTING = 0.4
-ROUNDS = 50  # of the fixed point in `held_share`: it converges slowly only where a set almost fits and h is near 1
+# Up to so many times the last cache, a warm set still finds a good part of itself there.
+PARTLY = 2.0
 
 
 def memory_level(facts: Mapping[str, Any]) -> str:
@@ -95,26 +96,15 @@ def held_by(facts: Mapping[str, Any], size_bytes: Any) -> Iterator[tuple[str, An
     yield memory_level(facts), left
 
 
-def held_share(facts: Mapping[str, Any], size_bytes: int) -> float:
-    """The share of a set, gone over launch after launch, that the last cache still holds: 1 where it fits.
-
-    Lines are taken to be replaced at random: one outlives the (1 - h) size / line misses until its next use with the probability
-    h = e^(-(1 - h) size / capacity). Caches differ. On an AMD EPYC (family 25, model 17) with 32 MiB this says 0.50 of 40 MiB and
-    0.28 of 51 MiB, where reads show 0.80 and 0.68, copies 0.62 and 0.47; on an Intel Xeon (family 6, model 207) that gives a guest
-    91 MiB 0.63 of 102 MiB and 0.37 of 128 MiB, where reads show 0.55 and 0.16.
-    """
-    capacity = FITS * lasting_capacity(facts, "L3")
-    if not capacity:
-        return 0.0
-    share = 1.0 if size_bytes <= capacity else capacity / size_bytes
-    for _ in range(ROUNDS):
-        share = math.exp((share - 1) * max(size_bytes / capacity, 1.0))
-    return share
-
-
 def cache_level(facts: Mapping[str, Any], size_bytes: int) -> str:
     """The fastest level that holds `size_bytes`, spread over all threads."""
     return next(level for level, holds in held_by(facts, size_bytes) if holds)
+
+
+def warm_level(facts: Mapping[str, Any], size_bytes: int) -> str:
+    """Where a set lies that is gone over launch after launch: L3 too where that holds a good part of it, else as `cache_level`."""
+    level = cache_level(facts, size_bytes)
+    return "L3" if level in MEMORIES and size_bytes <= PARTLY * lasting_capacity(facts, "L3") else level
 
 
 def own_bytes(facts: Mapping[str, Any], size_bytes: Any) -> Any:
