@@ -247,6 +247,20 @@ def test_a_default_that_another_variant_beats_is_said() -> None:
     assert slower_defaults(machine(), [took("tiled", 2e-3), took("library", 1e-3, "contended")]) == []
 
 
+def test_a_busy_machine_is_one_line_and_not_one_for_each_ceiling() -> None:
+    """Each contended ceiling has its own shares of time in its reason; its modes are those of the disturbance."""
+    busy = [
+        dataclasses.replace(c, status="contended", reason=f"other work ran on these cores: threads waited {i} % of the time")
+        for i, c in enumerate(machine().ceilings)
+    ]
+    assert len(busy) == 4
+    assert any(c.bimodal for c in busy)
+    (line,) = tables.sanity_lines(dataclasses.replace(machine(), ceilings=tuple(busy)))
+    assert line == "contended: all 4 ceilings: other work ran on these cores"
+    (line,) = tables.sanity_lines(dataclasses.replace(machine(), ceilings=(busy[1], *machine().ceilings[2:])))
+    assert line == f"contended: {busy[1].name} (2 threads): {busy[1].reason}", "one alone keeps its shares"
+
+
 def test_render_writes_every_file_and_the_pictures(tmp_path: Path) -> None:
     files = render(machine(), measured(), tmp_path / "new" / "folder")
     assert sorted(f.name for f in files) == ["report.md", "results.csv", "roofline.csv", "roofline.png", "roofline.svg"]

@@ -144,6 +144,13 @@ def _possible(computes: Sequence[Ceiling], facts: Mapping[str, Any]) -> list[str
     return found
 
 
+def states(ceilings: Iterable[Ceiling]) -> list[str]:
+    """Every ceiling that is not `ok`, with its reason."""
+    return [
+        f"{c.label} is {c.status.replace('_', ' ')}" + (f": {c.reason}" if c.reason else "") for c in ceilings if c.status != "ok"
+    ]
+
+
 def flags(
     ceilings: Sequence[Ceiling],
     curves: Sequence[SizeCurve] = (),
@@ -156,19 +163,17 @@ def flags(
     longer; a narrower dtype is not slower on the same unit and instruction set; additions between multiply-adds do not slow
     them; a matrix product is not faster than multiply-adds; sustained is not above burst; more threads are not slower, and
     not more than proportionally faster; compute is not above clock x operations per cycle; DRAM probes have huge pages.
-    Every ceiling that is not `ok`, or has two modes, is named; and what `SizeCurve.notes` and `EmpiricalRoofline.notes` say.
+    Every ceiling that is not `ok` is named, and every other one that has several modes; then what `SizeCurve.notes` and
+    `EmpiricalRoofline.notes` say.
     """
     measured = [c for c in ceilings if c.source == "measured" and c.status != "implausible"]
     bandwidths = [c for c in measured if c.kind == "bandwidth" and c.is_roof]
     computes = [c for c in measured if c.kind == "compute"]
-    states = [
-        f"{c.label} is {c.status.replace('_', ' ')}" + (f": {c.reason}" if c.reason else "") for c in ceilings if c.status != "ok"
-    ]
     moving = [
         f"{c.label} has {len(c.modes)} modes, "
         f"seen in {' and '.join(fmt_percent(mode.share, 2) for mode in c.modes)} of {c.summary.n} samples"
         for c in measured
-        if c.bimodal
+        if c.bimodal and c.status == "ok"
     ]
     return [
         *_hierarchy(bandwidths),
@@ -180,7 +185,7 @@ def flags(
         *_threads(measured),
         *_possible(computes, facts or {}),
         *_pages(measured),
-        *states,
+        *states(ceilings),
         *moving,
         *(note for curve in curves for note in curve.notes(facts or {})),
         *(note for found in empirical for note in found.notes(ceilings)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from .._repr import Row
 from ..counts import by_key
 from ..kernel_costs import kernel_costs, problem_of, stored
 from ..machine import FEWEST, LEVELS, MOVED, RATE_UNITS, Ceiling, Machine
+from ..machine.sanity import states
 from ..operators import OPERATORS, Operator, from_dict
 from ..operators.scales import GEMM, one_length, shown_fields
 from ..prediction import default_variant
@@ -268,6 +268,11 @@ def compact_table(results: Iterable[Measurement], *, sort: bool = True) -> Table
     )  # fmt: skip
 
 
+def _cause(found: Measurement | Ceiling) -> str:
+    """Its reason, without the shares of time that differ from one contended point to the next."""
+    return found.reason.partition(":")[0] if found.status == "contended" else found.reason
+
+
 def reasons(results: Iterable[Measurement]) -> list[str]:
     """Why points are not ok, equal reasons of an operator said once."""
     grouped: dict[tuple[str, str], list[str]] = {}
@@ -275,9 +280,7 @@ def reasons(results: Iterable[Measurement]) -> list[str]:
     fields = varying(points)
     for m in points:
         if m.status != UNDISTURBED:
-            # The shares in a reason differ from point to point; the first of its kind stands for all.
-            cause = m.reason.partition(":")[0] if m.status == "contended" else m.reason
-            grouped.setdefault((m.status, cause), []).append(
+            grouped.setdefault((m.status, _cause(m)), []).append(
                 f"{m.operator} {m.variant} ({brief_problem(m, fields[m.operator])}, {m.cache_state})"
             )
     lines = []
@@ -306,18 +309,17 @@ def slower_defaults(machine: Machine, results: Iterable[Measurement]) -> list[st
 
 
 def sanity_lines(machine: Machine) -> list[str]:
-    """`Machine.sanity`, with the ceilings in one state and for one reason named together."""
-    grouped = by_key(((c.status, c.reason), c) for c in machine.ceilings if c.status != "ok")
-    quiet = dataclasses.replace(
-        machine,
-        ceilings=tuple(dataclasses.replace(c, status="ok", reason="") for c in machine.ceilings if c.status != "implausible"),
-    )
+    """`Machine.sanity`, with the ceilings in one state and for one cause named together."""
+    disturbed = [c for c in machine.ceilings if c.status != UNDISTURBED]
     lines = []
-    for (status, reason), members in grouped.items():
+    for (status, cause), members in by_key(((c.status, _cause(c)), c) for c in disturbed).items():
         names = ", ".join(f"{c.name} ({counted(c.threads, 'thread')})" for c in members)
-        everything = f"all {len(members)} ceilings" if len(members) == len(machine.ceilings) else names
-        lines.append(f"{status.replace('_', ' ')}: {everything}" + (f": {reason}" if reason else ""))
-    return [*lines, *quiet.sanity()]
+        many = "all" if len(members) == len(machine.ceilings) else f"{len(members)} of"
+        listed = names if len(members) <= 3 else f"{many} {len(machine.ceilings)} ceilings"
+        why = members[0].reason if len({c.reason for c in members}) == 1 else cause
+        lines.append(f"{status.replace('_', ' ')}: {listed}" + (f": {why}" if why else ""))
+    named = set(states(disturbed))
+    return [*lines, *(line for line in machine.sanity() if line not in named)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
