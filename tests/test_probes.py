@@ -181,7 +181,7 @@ def test_what_cannot_be_measured_says_why() -> None:
 
 def test_little_memory_leaves_out_dram() -> None:
     none = missing(cpu(memory=128 * MIB))
-    assert "9 MiB of memory for an array is too little" in none["DRAM read"]
+    assert "9 MiB of memory for an array is too little; 16 MiB is needed" in none["DRAM read"]
 
 
 # -- one object is a probe ----------------------------------------------------------------------------------------------------

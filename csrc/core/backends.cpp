@@ -19,7 +19,7 @@ namespace roofline {
 std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> all;
   const auto cpus = cpu::usable_cpus();
-  all.push_back({"cpu", std::to_string(cpus.size()) + " usable cores", ""});
+  all.push_back({"cpu", std::to_string(cpus.size()) + (cpus.size() == 1 ? " usable core" : " usable cores"), ""});
 #if defined(ROOFLINE_WITH_CUDA)
   for (DeviceInfo& device : cuda::list_devices()) all.push_back(std::move(device));
 #else

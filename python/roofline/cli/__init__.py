@@ -83,7 +83,8 @@ def _run(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if verbose or (error.name or "").startswith("roofline"):
             traceback.print_exc()
-        _say(f"error: the package {error.name} is not installed: pip install {error.name}")
+        package = (error.name or "").partition(".")[0]
+        _say(f"error: the package {package} is not installed: pip install {package}")
         return MISSING
     except OSError as error:
         if verbose:

@@ -146,7 +146,7 @@ def _threads(cpu: Cpu, facts: Facts) -> Reason | None:
         if (n := _number(facts.environment.get(name, ""))) and (n < cpu.cores if fewer else n > cpu.cores)
     ]
     cure = {name: str(cpu.cores) for name in guilty or variables[:1]}
-    on = f"{counted(facts.threads, 'thread')} on {cpu.cores} usable cores"
+    on = f"{counted(facts.threads, 'thread')} on {counted(cpu.cores, 'usable core')}"
     if guilty:
         named = ", ".join(f"{name}={facts.environment[name]}" for name in guilty)
         return Reason(why=f"{on}: {named} {'is' if len(guilty) == 1 else 'are'} set", cure=cure)

@@ -16,6 +16,7 @@ from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS, TRANSFERS, Probe, probe_named
 from ..reading import Amount, Sample, Scalars, Text, Whole
 from ..units import RATES, fmt_percent, fmt_si, within, without_zeros
+from ..words import counted
 from .facts import StatedConditions, StatedPlan
 from .statistics import Mode, Summary, modes_of, summary_of
 
@@ -209,7 +210,8 @@ class Ceiling(Shown):
         return f"±{share}" + (" (range)" if s.interval_name == "range" else "")
 
     def __repr__(self) -> str:
-        words = (self.label, self.spread, f"n = {self.summary.n}", f"{self.threads} threads" if self.threads else "", self.state)
+        threads = counted(self.threads, "thread") if self.threads else ""
+        words = (self.label, self.spread, f"n = {self.summary.n}", threads, self.state)
         return printable(f"Ceiling({', '.join(word for word in words if word)})")
 
     def _table(self) -> Parts:

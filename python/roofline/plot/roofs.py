@@ -15,6 +15,7 @@ from ..machine import Ceiling, Given, Machine, machine_of, machines_of
 from ..model import Roofs, attainable_flops_per_s, machine_roofs, ridge_flops_per_byte
 from ..operators import Operator
 from ..units import fmt_number, fmt_si
+from ..words import counted
 from . import style
 from .charts import NAMED, SPREAD, Chart, Dot, Guide, Line
 from .panels import Point
@@ -41,7 +42,7 @@ def machine_line(machine: Machine, *more: str) -> str:
     threads = max((c.threads for c in machine.ceilings), default=0)
     facts = (
         f"{machine.name} ({machine.device})",
-        f"{threads} threads" if threads else "",
+        counted(threads, "thread") if threads else "",
         machine.created_utc.replace("T", " ")[:16] + " UTC" if machine.created_utc else "",
         f"clock {between}{fmt_si(clocks[-1], 'Hz')}" if clocks else "",
         *more,

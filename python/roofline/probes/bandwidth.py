@@ -63,7 +63,8 @@ def dram_array_bytes(target: Target, depth: str = "standard") -> int:
     if target.facts.get("flush"):
         size = min(DRAM_ARRAY_BYTES[depth], most)
         if size < LEAST_DRAM_ARRAY_BYTES:
-            raise Unsupported(f"DRAM: {fmt_bytes(most)} of memory for an array is too little; {fmt_bytes(size)} is needed")
+            least = fmt_bytes(LEAST_DRAM_ARRAY_BYTES)
+            raise Unsupported(f"DRAM: {fmt_bytes(most)} of memory for an array is too little; {least} is needed")
         return size
     usual = {"cpu": DRAM_ARRAY_BYTES[depth], "cuda": GPU_ARRAY_BYTES}[target.backend]
     size, cache = min(max(usual, 4 * last_cache(target.facts)), most), last_cache(target.facts)

@@ -197,7 +197,7 @@ def explain(measurement: Measurement, machine: Machine | None = None, peers: Ite
     """
     m = measurement
     problem = problem_behind(m)
-    title = f"{m.operator} {m.variant}: {brief_problem(m)}; {m.device}, {m.threads} threads, {m.cache_state}"
+    title = f"{m.operator} {m.variant}: {brief_problem(m)}; {m.device}, {counted(m.threads, 'thread')}, {m.cache_state}"
     sections = [_flops(m, problem), _bytes(m, problem)]
     if m.brackets:
         sections.append(_roofs(m))

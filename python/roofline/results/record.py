@@ -17,6 +17,7 @@ from ..operators import from_dict as operator_from_dict
 from ..operators.scales import shown_fields
 from ..reading import SCHEMA_VERSION, Amount, Integer, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si
+from ..words import counted
 from .brackets import Bracket, positive
 from .parts import StatedCorrectness, StatedLoad, StatedPrediction
 
@@ -327,7 +328,7 @@ class Measurement(Shown):
     def _table(self) -> Parts:
         rows: list[Row] = [
             ("problem", self.short_problem),
-            ("device", f"{self.device}, {self.threads} threads, {self.cache_state}"),
+            ("device", f"{self.device}, {counted(self.threads, 'thread')}, {self.cache_state}"),
         ]
         rows.append(("status", self.status + (f": {self.reason}" if self.reason else "")))
         s = self.summary

@@ -16,6 +16,7 @@ from ...model import ridge_flops_per_byte
 from ...operators.scales import one_length, shown_fields
 from ...results import Bracket, Measurement
 from ...units import fmt_bytes, fmt_percent, fmt_si, parse_bytes
+from ...words import counted
 from .. import style
 from ..asked import Measured, one_of, results_of
 from ..charts import NAMED, Chart, Dot, Line
@@ -186,7 +187,7 @@ def _words(m: Measurement) -> dict[str, str]:
     """What tells a measurement from another, as its name states it; a flag that is off is ""."""
     fields = one_length(shown_fields({name: value for name, value in m.problem.items() if name != "dtype"}))
     words = {name: (name if value else "") if isinstance(value, bool) else f"{name}={value}" for name, value in fields.items()}
-    conditions = {"threads": f"{m.threads} threads", "cache_state": m.cache_state, "device": m.device}
+    conditions = {"threads": counted(m.threads, "thread"), "cache_state": m.cache_state, "device": m.device}
     return {**words, "variant": m.variant, "dtype": m.dtype, **conditions}
 
 

@@ -15,6 +15,7 @@ from ...operators import from_dict
 from ...results import Measurement, Results
 from ...results.advice import advise
 from ...units import MISSING, fmt_interval, fmt_number, fmt_percent, fmt_si
+from ...words import counted
 from .. import markdown as text
 from ..tables import (
     KERNELS,
@@ -110,7 +111,7 @@ def _points(machine: Machine, listed: Sequence[Measurement]) -> list[dict[str, A
         hover = [
             f"{m.operator} {m.variant}".strip(),
             brief_problem(m, names[m.operator]),
-            f"{m.dtype}, {m.cache_state}, {m.threads} threads" if m.dtype else f"{m.cache_state}, {m.threads} threads",
+            ", ".join(word for word in (m.dtype, m.cache_state, counted(m.threads, "thread")) if word),
             f"intensity {fmt_number(m.flops_per_byte)} FLOP/byte",
             f"rate {fmt_si(m.flops_per_s, 'FLOP/s')}, {fmt_si(m.bytes_per_s, 'B/s')}",
             f"time {fmt_si(s.median, 's')}, {s.interval_name} {fmt_interval(s.low, s.high, 's')}, {s.n} samples",
