@@ -90,20 +90,27 @@ def test_every_hard_dependency_is_looked_at() -> None:
     assert {"threadpoolctl", "numpy"} <= installed
 
 
-@pytest.mark.parametrize(("quota", "cores", "state"), [(0.0, None, "ok"), (0.5, 0.5, "warning")])
+@pytest.mark.parametrize(
+    ("quota", "cores", "state", "words"), [(0.0, None, "ok", ""), (0.5, 0.5, "warning", "raise the quota"), (1.5, 1.5, "ok", "1.5")]
+)
 def test_a_quota_of_the_control_group_is_named(
-    monkeypatch: pytest.MonkeyPatch, quota: float, cores: float | None, state: str
+    monkeypatch: pytest.MonkeyPatch, quota: float, cores: float | None, state: str, words: str
 ) -> None:
-    """How it is read, nested groups of both versions included, is tested with the compiled code (system_test)."""
+    """How it is read, nested groups of both versions included, is tested with the compiled code (system_test).
+
+    The pool has one thread by default where the quota is 1.5 cores: nothing stops it.
+    """
 
     class Cpu:
         threads, facts = 1, {"quota_cores": quota}
 
     monkeypatch.setattr(module, "open_device", lambda name: Cpu())
-    monkeypatch.setattr(module.os, "sched_getaffinity", lambda pid: {0}, raising=False)
-    monkeypatch.setattr(module.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(module.os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
     assert module.quota_cores() == cores
-    assert module._cores()[0].state == state
+    (check,) = module._cores()
+    assert check.state == state
+    assert words in check.detail + check.cure
 
 
 def test_load_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,8 +187,13 @@ def _cores() -> list[Check]:
     quota = quota_cores()
     detail = f"{usable} used by default; {allowed} of {present} logical processors allowed to this process"
     if quota is not None and quota < allowed:
-        detail += f"; the control group's quota is {quota:.2g} cores, so threads are stopped in mid-run"
-        cure = f"roofline … --threads {max(int(quota), 1)}"
+        detail += f"; the control group's quota is {quota:.3g} cores"
+        if quota >= usable:
+            return _one("cores", OK, detail)
+        detail, cure = (
+            f"{detail}, so threads are stopped in mid-run",
+            "raise the quota of the control group to a whole core or more",
+        )
     elif allowed < present:
         detail += ": the affinity mask hides the rest"
         cure = f"taskset -c 0-{present - 1} roofline …"
