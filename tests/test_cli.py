@@ -538,6 +538,16 @@ def test_a_machine_of_another_device_is_refused(ceilings: str, tmp_path: Path, c
         assert "has no device 'cpu'" in cli.refused([*arguments, "--machine", str(other), "--device", "cpu"])
 
 
+@pytest.mark.filterwarnings("always:.*was measured elsewhere:UserWarning")
+def test_a_machine_file_from_another_processor_is_named(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "machine.json"
+    for facts, said in ({"cpu_family": 1}, True), ({}, False), ({"cpu_family": open_device("cpu").facts.get("cpu_family")}, False):
+        made = Machine.load(ceilings)
+        replace(made, facts={**made.facts, **facts}).save(other)
+        assert main(["sweep", "relu", "--describe", "--machine", str(other), "--device", "cpu"]) == 0
+        assert ("was measured elsewhere (cpu_family 1; here " in capsys.readouterr().err) is said
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_an_interrupted_report_says_what_it_kept(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "r"

@@ -260,6 +260,13 @@ def test_a_last_line_cut_short_is_left_out_and_repaired(cut: int, tmp_path: Path
     assert [m.threads for m in repaired] == ([2, 2, 1] if cut == 1 else [2, 1])
 
 
+@pytest.mark.parametrize("content", [b"\x00\x01\x02", b"notes of mine", b'{"a": 1', b'\n{"kind":'])
+def test_a_last_line_that_is_not_ours_is_no_line_cut_short(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "results.jsonl").write_bytes(content)
+    with pytest.raises(Error, match="line [12] is not valid JSON"):
+        Results.load(tmp_path / "results.jsonl")
+
+
 def test_a_long_last_line_is_repaired(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     append_to(path, measurement())

@@ -10,7 +10,7 @@ from typing import Any
 from ..units import GIGA, fmt_number, fmt_percent
 from ..words import counted, hint
 from .exit_codes import MISSING, OK, BadInput, checking_input
-from .inputs import BY_STATUS, asked_problem, attempted, backend, device_of, machine_of
+from .inputs import BY_STATUS, asked_problem, attempted, backend, device_of, machine_for, machine_of
 from .terminal import Terminal, progress_option
 
 SHORTEST_KEY = 7  # fewer digits are a line number, and not the beginning of a key
@@ -64,7 +64,7 @@ def explain(options: argparse.Namespace) -> int:
         if problem is None:
             return OK
         device = device_of(options)
-        machine = machine_of(options.machine, device.name)
+        machine = machine_for(options, device)
         measured = attempted(options, problem, device, machine)
     else:
         found = _saved_point(options, screen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from .exit_codes import FAILED, MISSING, BadInput, checking_input
 from .fields import known_variant, problem_of
 from .terminal import Terminal
 
+MODEL = ("cpu_name", "cpu_family", "cpu_model", "gpu_name")  # facts that tell a processor from another
 # Exit codes of one measurement; every other status is a result.
 BY_STATUS = {"unsupported": MISSING, "out_of_memory": FAILED, "failed": FAILED}
 
@@ -77,6 +79,17 @@ def machine_of(path: str | None, device: str | None) -> Any:
         return None
     with checking_input():
         return Machine.load(path, device)
+
+
+def machine_for(options: argparse.Namespace, device: Any) -> Any:
+    """The machine that predicts what `device` will measure. Warns where it was measured on another model of processor."""
+    machine = machine_of(options.machine, device.name)
+    stated = {} if machine is None else {name: machine.facts.get(name) for name in MODEL}
+    if any(value not in (None, device.facts.get(name)) for name, value in stated.items()):
+        other = ", ".join(f"{name} {value}" for name, value in stated.items() if value is not None)
+        own = ", ".join(f"{name} {device.facts[name]}" for name in stated if device.facts.get(name) is not None)
+        warnings.warn(f"{options.machine} was measured elsewhere ({other}; here {own}): it predicts that machine", stacklevel=2)
+    return machine
 
 
 def operator_of(options: argparse.Namespace) -> Any:

@@ -10,7 +10,7 @@ from ..machine import Machine
 from ..words import counted
 from .exit_codes import FAILED, OK, BadInput, Interrupted, checking_input
 from .fields import given_fields, known_variant
-from .inputs import BY_STATUS, asked_problem, attempted, depth_of, device_of, machine_of, operator_of, policy_of, results_file
+from .inputs import BY_STATUS, asked_problem, attempted, depth_of, device_of, machine_for, operator_of, policy_of, results_file
 from .terminal import Terminal, progress_option
 
 
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         return OK
     out = results_file(options.out, options.machine)
     device = device_of(options)
-    machine = machine_of(options.machine, device.name)
+    machine = machine_for(options, device)
     if options.once:
         return _once(device, problem, options.variant, options.seed, screen)
     measured = attempted(options, problem, device, machine)
@@ -102,7 +102,7 @@ def sweep(options: argparse.Namespace) -> int:
         known_variant(cls, name)
     out = None if options.describe else results_file(options.out, options.machine)
     device = device_of(options)
-    machine = machine_of(options.machine, device.name)
+    machine = machine_for(options, device)
     with checking_input():
         # The first value of each axis need not suit the operator's other defaults: fields of one problem are set together.
         start = cls.make(**{name: values[0] for name, values in axes.items()})
@@ -164,7 +164,7 @@ def report(options: argparse.Namespace) -> int:
     if options.sweeps:
         raise BadInput("--sweep takes saved results: give --from DIR too")
     device = device_of(options)
-    machine = machine_of(options.machine, device.name)
+    machine = machine_for(options, device)
     if options.describe:
         from .describe import describe_ceilings, describe_operators, describe_points
 

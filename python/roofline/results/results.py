@@ -18,6 +18,7 @@ from ..words import counted
 from .record import Measurement
 
 DISTURBED = ("contended", "roof_moved")
+TORN = b'{"schema_version":'  # what begins like this may have been cut short by a kill
 
 
 def _installed(library: str) -> Any:
@@ -61,8 +62,8 @@ class Results(Shown, Sequence[Measurement]):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The measurements of a results file; a disturbed one gives way to a later one of the same key.
 
-        An empty file is fine. A last line cut short by a kill is left out and noted. Raises Error with the line number
-        for any other damage, for a newer schema_version, and for a file that cannot be read.
+        An empty file is fine. A last line cut short by a kill, which begins as a measurement does, is left out and noted.
+        Raises Error with the line number for any other damage, for a newer schema_version, and for a file that cannot be read.
         """
         lines = read_bytes(path, RESULTS).split(b"\n")
         measurements, notes = [], []
@@ -73,7 +74,7 @@ class Results(Shown, Sequence[Measurement]):
             try:
                 data = from_json(line, where=where)
             except Error:
-                if number < len(lines):
+                if number < len(lines) or not TORN.startswith(line[: len(TORN)]):
                     raise
                 notes.append(f"line {number} was cut short (the run was killed or the disk was full) and is left out")
                 continue
