@@ -384,6 +384,8 @@ def test_before_and_after() -> None:
     faster = dataclasses.replace(cpu(), ceilings=tuple(dataclasses.replace(c, samples=(2 * c.value,)) for c in cpu().ceilings))
     found = rows(plot.comparison.data(cpu(), faster))
     assert found and all(r["ratio"] == pytest.approx(2) for r in found.values())
+    (panel,) = plot.comparison.panels(cpu(), faster)
+    assert {row.text.split("  ")[0] for row in panel.rows if not row.heading} == {"+100 %"}
 
 
 # -- bad input ----------------------------------------------------------------------------------------------------------------

@@ -42,11 +42,8 @@ def comparison(a: Comparable, b: Comparable, *, what: str = "all", **look: Unpac
             low, high = r["ratio_low"] or r["ratio"], r["ratio_high"] or r["ratio"]
             record: dict[str, Any] = {key: value for key, value in r.items() if key != "name"}
             bars = [Bar(start=low, end=high, fill="overlap")] if high > low else []
-            rows.append(
-                Row(
-                    label=r["name"], bars=bars, marks=marks, text=f"{fmt_percent(r['ratio'] - 1, 2)}  {r['verdict']}", record=record
-                )
-            )
+            change = ("+" if r["ratio"] > 1 else "") + fmt_percent(r["ratio"] - 1, 2)
+            rows.append(Row(label=r["name"], bars=bars, marks=marks, text=f"{change}  {r['verdict']}", record=record))
     if not any(not row.heading for row in rows):
         raise Error(f"{found.a} and {found.b} share nothing to compare")
     xs = [x for row in rows for x in (*(m.x for m in row.marks), *(e for bar in row.bars for e in (bar.start, bar.end)))]
