@@ -13,7 +13,8 @@ from tables import refused
 
 import roofline
 from roofline import Attention, Error, Ffn, GroupedMatmul, Matmul, Relu, Results, Softmax, Stream, sweeps
-from roofline.measurement import open_device
+from roofline.measurement import attempt, open_device
+from roofline.results import append_to
 from roofline.sweeps import points
 
 
@@ -56,6 +57,33 @@ def test_a_sweep_is_on_disk_and_resumed(tmp_path: Path, monkeypatch: pytest.Monk
     assert [m.problem["elements"] for m in again] == [1024, 2048, 4096]
     assert 4096 in measured
     assert all(m.key not in settled or m.problem["elements"] not in measured for m in first)
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "measured"), [({"cpu_name": "Another CPU"}, 2), ({"isas": "scalar"}, 2), ({"gpu_name": "H200"}, 2), ({}, 0)]
+)
+def test_points_of_another_processor_are_not_taken_for_this_one(
+    elsewhere: dict[str, str], measured: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that comes from another computer, or from a run with ROOFLINE_ISA, stays, and this device's points are added."""
+    sweep, out = {"elements": [1024, 2048], "device": "cpu", "cache_state": "warm", "policy": BRIEF}, tmp_path / "points.jsonl"
+    for m in roofline.sweep(Relu(), **sweep):
+        facts = {**m.provenance["device"], **elsewhere}
+        append_to(out, dataclasses.replace(m, status="ok", reason="", provenance={**m.provenance, "device": facts}))
+    attempts = []
+    monkeypatch.setattr(sweeps, "attempt", lambda problem, **how: attempts.append(problem) or attempt(problem, **how))
+    found = roofline.sweep(Relu(), **sweep, out=out)
+    assert len(attempts) == measured
+    assert len(found) == 2
+    assert len(Results.load(out)) == 2 + measured
+    assert all(m.provenance["device"]["cpu_name"] == open_device("cpu").facts["cpu_name"] for m in found)
+
+
+def test_words_of_an_axis_are_values() -> None:
+    found = points(Attention(), None, open_device("cpu"), {"seq_len": "1k,2k", "dtype": "fp32, bf16", "causal": True})
+    assert [(p.seq_q, p.dtype) for p, _ in found] == [(1024, "fp32"), (1024, "bf16"), (2048, "fp32"), (2048, "bf16")]  # type: ignore[attr-defined]
+    with pytest.raises(Error, match="must be values separated by commas"):
+        points(Relu(), None, open_device("cpu"), {"elements": "1k,"})
 
 
 def test_a_contended_point_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

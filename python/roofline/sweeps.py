@@ -17,7 +17,7 @@ from .measurement import Device, Policy, attempt, open_device
 from .measurement.progress import Progress, ProgressOption
 from .operators import Operator, problem_of
 from .results import Measurement, Results, append_to, begun, measurement_key
-from .words import arguments_checked
+from .words import arguments_checked, split
 
 # A point with one of these need not be measured again; a contended one, or one whose roof moved, is.
 SETTLED = ("ok", "implausible", "unsupported", "out_of_memory")
@@ -26,7 +26,9 @@ MOST_POINTS = 1_000_000
 
 def _values(name: str, given: Any) -> Sequence[Any]:
     """The values of an axis; of an endless iterable one more than a sweep may have. Raises Error where there is none."""
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+    if isinstance(given, str):
+        return split(given)
+    if isinstance(given, (bytes, Mapping)) or not isinstance(given, Iterable):
         return [given]
     given = given.tolist() if isinstance(given, np.ndarray) else given
     # One value beyond the limit is enough to see that the list is too long.
@@ -115,8 +117,8 @@ def sweep(
     Args:
         variant: one, several, or None for the default of each point.
         out: a results file (JSON Lines). Each point is on disk before the next begins, and a sweep run again with the same file
-            measures only what is missing or was disturbed; what is disturbed again is no new line. A point that cannot run is a
-            result with its reason.
+            measures only what is missing, was disturbed, or comes from another processor or other instruction sets; what is
+            disturbed again is no new line. A point that cannot run is a result with its reason.
 
     Returns:
         The points of this sweep in order.
@@ -130,6 +132,12 @@ def sweep(
     return measure_points(todo, cache_state=cache_state, out=out, progress=progress, seed=seed, policy=policy)
 
 
+def _is_from(device: Device, measurement: Measurement) -> bool:
+    """Whether the same model of processor measured it, with the same instruction sets, as far as it says so."""
+    facts = measurement.provenance.get("device", {})
+    return all(facts.get(name) in (None, device.facts.get(name)) for name in ("cpu_name", "gpu_name", "isas"))
+
+
 def measure_points(
     todo: Points, *, cache_state: str, out: str | os.PathLike[str] | None, progress: ProgressOption, **how: Any
 ) -> Results:
@@ -137,7 +145,8 @@ def measure_points(
     device = todo.device
     known: dict[str, Measurement] = {}
     if out is not None:
-        known = {m.key: m for m in sorted(begun(out), key=lambda m: m.status in SETTLED)}  # an undisturbed one last
+        own = (m for m in begun(out) if _is_from(device, m))
+        known = {m.key: m for m in sorted(own, key=lambda m: m.status in SETTLED)}  # an undisturbed one last
     fields = todo.problem.expand(dict.fromkeys(todo.axes))  # seq_len is two of them
     found: list[Measurement] = []
     with Progress(progress, len(todo)) as shown:
