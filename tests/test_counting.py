@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 from tables import refused
 
+import roofline
 from roofline import AllReduce, Attention, Bmm, Counts, Error, Machine, Matmul, Relu, Roofs, count, growth, place
 from roofline.hardware import datasheet
 
@@ -18,6 +20,11 @@ def test_counts_add_up_and_repeat() -> None:
     assert count(LINEAR, tensors=("b",)) == Counts(flops=10000, bytes=10000)
     assert Counts(flops=1).flops_per_byte == math.inf
     assert count() == Counts()
+
+
+def test_counts_of_words_and_of_numpy_numbers() -> None:
+    assert count("gemm", M=100, N=10, K=5) == Counts(flops=10000, bytes=4 * (500 + 50 + 1000))
+    assert Counts(flops=np.int64(6), bytes=np.float32(2)).flops_per_byte == 3
 
 
 def test_counts_of_a_variant() -> None:
@@ -50,9 +57,9 @@ def test_growth_over_rows() -> None:
 def test_growth_is_linear_or_an_error() -> None:
     assert growth(Attention(heads=1, seq_q=1, seq_kv=10), "seq_kv").limit == pytest.approx((4 * 64 + 6) / (2 * 64 * 4))
     for problem, field in ((Relu(), "elements"), (LINEAR, "batch")):  # nothing is shared
-        with pytest.raises(Error, match="not proportional"):
+        with pytest.raises(Error, match="no growth over"):
             growth(problem, field)
-    with pytest.raises(Error, match="not proportional"):
+    with pytest.raises(Error, match="no growth over"):
         growth(Bmm(rows=1), "scale_block")
 
 
@@ -89,6 +96,13 @@ test_bad_input = refused(
     (lambda: count(LINEAR, variant="naive"), "unknown variant 'naive'; it has library"),
     (lambda: count(Matmul(), variant="naive"), "unknown variant 'naive'; it has library"),
     (lambda: growth(LINEAR, "tokens"), "unknown field 'tokens'"),
+    (lambda: growth("all_gather", "ranks"), "no growth over ranks"),
+    (lambda: Counts(flops=-1), "flops must be a number of at least 0, got -1"),
+    (lambda: Counts(bytes=math.nan), "bytes must be a number of at least 0, got nan"),
+    (lambda: place(Counts(), PAPER, "fp16"), "counts of nothing have no place"),
+    (lambda: count("softmax", seq_q=1), "unknown field 'seq_q'"),
+    (lambda: roofline.predict_many("H100", [Attention()]), "an operator must be a class or a name"),
+    (lambda: roofline.plot.roofline("H100", ax=3), "ax must be matplotlib Axes, got 3"),
     (lambda: place(Counts(flops=1, bytes=1), PAPER), "name that of their arithmetic"),
     (lambda: place(Counts(flops=1, bytes=1), PAPER, "int8"), "no compute ceiling for int8"),
     (lambda: Machine.from_peaks("x", 1e12, fp15=1e12), "unknown dtype 'fp15'"),

@@ -298,6 +298,8 @@ def place(
     elif fields:
         raise Error(f"place: counts have no fields, got {', '.join(fields)}")
     counts = count(work) if isinstance(work, Operator) else work
+    if not (counts.flops or counts.bytes):
+        raise Error("place: counts of nothing have no place")
     dtype = dtype and dtype_name(dtype)
     if isinstance(on, Roofs):
         return Placement(counts=counts, roofs=on)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from .._repr import Parts, Row, Shown
@@ -15,10 +17,19 @@ from .base import Facts, Operator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts(Shown):
-    """What problems compute and move. Counts of problems that run one after the other add up; a number times them repeats them."""
+    """What problems compute and move. Counts of problems that run one after the other add up; a number times them repeats them.
+
+    Raises Error for a number that is negative or not finite.
+    """
 
     flops: float = 0
     bytes: float = 0
+
+    def __post_init__(self) -> None:
+        for name in ("flops", "bytes"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not (isinstance(value, Real) and 0 <= float(value) < math.inf):
+                raise Error(f"counts: {name} must be a number of at least 0, got {value!r:.40}")
 
     @property
     def flops_per_byte(self) -> float:
@@ -54,10 +65,11 @@ def count(
     plan: Facts | None = None,
     products_only: bool = False,
     tensors: Sequence[str] | None = None,
+    **fields: Any,
 ) -> Counts:
     """FLOPs and bytes of problems that run one after the other, by docs/conventions. An operator's name is its usual problem.
 
-    `count(Attention(seq_q=1, seq_kv=4096), "softmax").flops_per_byte`.
+    `count("attention", seq_q=1, seq_kv="4k").flops_per_byte`, `count(Attention(seq_q=1), "softmax")`.
 
     Bytes are the compulsory ones, and what `variant` moves beyond them.
 
@@ -65,14 +77,15 @@ def count(
         plan: facts of the variant's kernel, see `Operator.traffic`.
         products_only: FLOPs of matrix products alone, as papers count.
         tensors: names of those whose compulsory bytes count (None: all; empty: only what the variant moves beyond).
+        fields: of each problem, by name.
 
     Raises:
-        Error: for a variant or a tensor that a problem lacks.
+        Error: for a variant, a tensor or a field that a problem lacks.
     """
     from . import problem_of
 
     flops = bytes_ = 0
-    for problem in map(problem_of, problems):
+    for problem in (problem_of(each, fields) for each in problems):
         if variant:
             problem.require_variant(variant)
         own = {t.name: 0 if t.link else t.moved_bytes for t in problem.tensors()}
@@ -146,7 +159,9 @@ def growth(problem: Operator | type[Operator] | str, field: str, *, products_onl
 
     problem = problem_of(problem, fields)
     one, two, three = (count(problem.replace(**{field: n}), products_only=products_only) for n in (1, 2, 3))
-    each = Counts(flops=two.flops - one.flops, bytes=two.bytes - one.bytes)
-    if one + 2 * each != three or one.flops != each.flops or not 0 < each.bytes < one.bytes:
-        raise Error(f"{problem.name}: its FLOPs are not proportional to {field}, or its bytes no constant and a part for each")
-    return Growth(flops_each=each.flops, bytes_each=each.bytes, bytes_once=one.bytes - each.bytes)
+    flops, bytes_ = two.flops - one.flops, two.bytes - one.bytes
+    linear = (three.flops - two.flops, three.bytes - two.bytes) == (flops, bytes_)
+    if not linear or one.flops != flops or not 0 < bytes_ < one.bytes:
+        wanted = "its FLOPs must be proportional to it, and its bytes a constant (weights) and a smaller part for each"
+        raise Error(f"{problem.name}: no growth over {field}: {wanted}")
+    return Growth(flops_each=flops, bytes_each=bytes_, bytes_once=one.bytes - bytes_)

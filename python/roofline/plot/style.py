@@ -87,6 +87,8 @@ def theme_of(name: str | None, ax: Any = None) -> Theme:
         return THEMES[name]
     from matplotlib.colors import to_rgb
 
+    if ax is not None and not hasattr(ax, "get_facecolor"):
+        raise Error(f"ax must be matplotlib Axes, got {ax!r:.60}")
     return DARK if ax is not None and sum(to_rgb(ax.get_facecolor())) < 1.2 else LIGHT
 
 

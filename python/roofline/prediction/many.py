@@ -82,6 +82,8 @@ def predict_many(
     """
     assumed = Assumed(threads=threads, unit=unit, utilisation=utilisation, launch_s=launch_s, knee=knee)
     machine, operator = machine_of(machine), operator_named(operator) if isinstance(operator, str) else operator
+    if not (isinstance(operator, type) and issubclass(operator, Operator)):
+        raise Error(f"predict_many: an operator must be a class or a name, such as 'matmul', got {operator!r:.60}")
     # Columns of data frames are arrays too, and ranges.
     arrayed = {name: hasattr(value, "__array__") or isinstance(value, range) for name, value in given.items()}
     given = {name: np.asarray(value) if arrayed[name] else value for name, value in given.items()}
