@@ -163,7 +163,7 @@ def test_a_machine_against_itself_has_not_changed() -> None:
     assert [row.verdict for row in found.rows] == [SAME] * 4
     assert [row.ratio for row in found.rows] == [1.0] * 4
     assert not found.only_a and not found.only_b and not found.row_notes
-    assert found.footer[0].startswith("4 rows were compared with 95 % intervals: if nothing changed, up to 0.2 of these exclude 1")
+    assert found.footer[0].startswith("4 rows with 95 % intervals: if nothing changed, up to 0.2 of these exclude 1")
 
 
 def test_faster_is_more_per_second_and_less_time() -> None:
@@ -191,8 +191,8 @@ def test_contended_is_not_judged() -> None:
     found = compare(machine(read(), fp32()), busy)
     assert [row.verdict for row in found.rows] == ["contended", SAME]
     assert found.rows[0].ratio == pytest.approx(0.5, rel=0.01)
-    assert found.row_notes == ("DRAM read, 2 threads: B is contended",)
-    assert found.footer[0].startswith("1 rows")
+    assert found.row_notes == ("DRAM read, 2 threads: B: contended",)
+    assert found.footer[0].startswith("1 row with 95 %")
 
 
 def test_what_only_one_side_has_is_listed() -> None:
@@ -329,7 +329,7 @@ def test_points_that_did_not_run() -> None:
     absent = point(samples_s=(), brackets=(), status="unsupported", reason="no kernel")
     row = only(compare([point()], [absent]))
     assert (row.verdict, row.b, row.ratio) == ("unsupported", None, None)
-    assert row.notes == ("B is unsupported: no kernel",)
+    assert row.notes == ("B: unsupported: no kernel",)
     assert compare([point()], [absent]).table()[1][0][2] == "–"
 
 
@@ -527,7 +527,7 @@ def test_sides_that_do_not_fit(saved: Path, tmp_path: Path) -> None:
 def test_the_command(saved: Path, cli: Any) -> None:
     a, b = str(saved / "a"), str(saved / "b")
     shown = cli.out(["compare", a, b])
-    for words in ("DRAM read, 2 threads", "faster", "no significant change", "rows were compared with 95 % intervals"):
+    for words in ("DRAM read, 2 threads", "faster", "no significant change", "rows with 95 % intervals"):
         assert words in shown
     assert json.loads(cli.out(["compare", a, b, "--json"])) == json.loads(json.dumps(compare(a, b).to_dict()))
 

@@ -76,8 +76,8 @@ def _states(a: Ceiling | Measurement, b: Ceiling | Measurement) -> list[str]:
     """Which side is not ok, and why; of contention the shares of the load are left to the files."""
     said = [f"{m.status.replace('_', ' ')}" + (f": {m.reason}" if m.reason and m.status != "contended" else "") for m in (a, b)]
     if a.status == b.status != "ok" and said[0] == said[1]:
-        return [f"A and B are {said[0]}"]
-    return [f"{side} is {text}" for side, m, text in (("A", a, said[0]), ("B", b, said[1])) if m.status != "ok"]
+        return [f"A and B: {said[0]}"]
+    return [f"{side}: {text}" for side, m, text in (("A", a, said[0]), ("B", b, said[1])) if m.status != "ok"]
 
 
 # -- ceilings -----------------------------------------------------------------------------------------------------------------

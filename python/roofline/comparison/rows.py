@@ -12,6 +12,7 @@ from ..counts import by_key
 from ..machine import TOLERANCE, UNVERIFIED, fmt_modes
 from ..reading import SCHEMA_VERSION
 from ..units import MISSING, fmt_number, fmt_percent, fmt_si
+from ..words import counted
 from .numbers import BY_CHANCE, TESTED, Median
 
 UNITS: Mapping[str, str] = {"bytes_per_s": "B/s", "flops_per_s": "FLOP/s", "time_s": "s"}
@@ -65,10 +66,10 @@ class Comparison(Shown):
         if not tested:
             return ()
         return (
-            f"{tested} rows were compared with 95 % intervals: if nothing changed, up to {BY_CHANCE * tested:.1f} of these exclude "
-            "1 by chance.",
-            f"A change below {fmt_percent(TOLERANCE)} is none: ceilings of an idle machine repeat within that. Intervals hold the "
-            "scatter inside each run, not what differs from run to run.",
+            f"{counted(tested, 'row')} with 95 % intervals: if nothing changed, up to {BY_CHANCE * tested:.1f} of these exclude 1 "
+            "by chance.",
+            f"A change below {fmt_percent(TOLERANCE)} counts as none: ceilings of an idle machine repeat within that. Intervals "
+            "hold the scatter inside each run, not what differs from run to run.",
         )
 
     def to_records(self) -> list[dict[str, Any]]:

@@ -147,7 +147,7 @@ def _possible(computes: Sequence[Ceiling], facts: Mapping[str, Any]) -> list[str
 def states(ceilings: Iterable[Ceiling]) -> list[str]:
     """Every ceiling that is not `ok`, with its reason."""
     return [
-        f"{c.label} is {c.status.replace('_', ' ')}" + (f": {c.reason}" if c.reason else "") for c in ceilings if c.status != "ok"
+        f"{c.label}: {c.status.replace('_', ' ')}" + (f": {c.reason}" if c.reason else "") for c in ceilings if c.status != "ok"
     ]
 
 
