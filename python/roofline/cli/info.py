@@ -1,4 +1,4 @@
-"""Commands that show the installation and its measurements: version, devices, completion, doctor, explain."""
+"""Commands that show the installation and its measurements: devices, completion, doctor, explain."""
 
 from __future__ import annotations
 
@@ -14,22 +14,6 @@ from .inputs import BY_STATUS, asked_problem, attempted, backend, device_of, mac
 from .terminal import Terminal, progress_option
 
 SHORTEST_KEY = 7  # fewer digits are a line number, and not the beginning of a key
-
-
-def version(as_json: bool) -> int:
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        found = installed("roofline")
-    except PackageNotFoundError:
-        from ..measurement import build_info
-
-        backend()
-        found = str(build_info()["version"])
-    screen = Terminal()
-    screen.json({"roofline": found}) if as_json else screen.line(f"roofline {found}")
-    return OK
 
 
 def devices(as_json: bool) -> int:

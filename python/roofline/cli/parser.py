@@ -175,7 +175,7 @@ def build(arguments: Sequence[str]) -> Parser:
     as_json = "--json" in arguments
     summary = "Measure what a machine can do, and how far operators are from it."
     parser = Parser(prog="roofline", description=summary, epilog=EPILOG)
-    parser.add_argument("--version", action=Now, answer=("info", "version"), as_json=as_json, help="print the version")
+    parser.add_argument("--version", action=Now, answer=("terminal", "version"), as_json=as_json, help="print the version")
     list_devices_flag(parser, as_json)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     asked = next((a for a in arguments if a in COMMANDS), None)

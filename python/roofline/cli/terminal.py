@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .._repr import Row, printable, right_aligned, text_table, width
+from .exit_codes import OK
 
 if TYPE_CHECKING:
     from ..report.tables import Table
@@ -168,3 +169,11 @@ def _style(cell: str) -> str:
 def progress_option(quiet: bool, as_json: bool) -> bool | None:
     """A bar on stderr in a terminal, unless it is switched off. NO_COLOR does not matter: the bar has no colours."""
     return False if quiet or (as_json and not sys.stderr.isatty()) or os.environ.get("TERM") == "dumb" else None
+
+
+def version(as_json: bool) -> int:
+    from .. import __version__
+
+    screen = Terminal()
+    screen.json({"roofline": __version__}) if as_json else screen.line(f"roofline {__version__}")
+    return OK
