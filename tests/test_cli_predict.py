@@ -71,6 +71,7 @@ def test_dtypes_each(cli: Any) -> None:
 BAD = [
     (["Llama-3-8B", "--dtype", "fp8"], "for fp8_e4m3 give quantization or weights (--quantization, --weights)"),
     (["Llama-3-8B", "--machine", "2TB/s,bf16=500"], "'500' has no unit: write one of GFLOP/s"),
+    (["Llama-3-8B", "--machine", "2TB,bf16=500TFLOP/s"], "'2TB' before 'bf16=500TFLOP/s' is no bandwidth; a machine on paper is"),
     (["Llama-3-8B", "--bacth", "4"], "unrecognized arguments: --bacth 4 (did you mean --batch?"),
     (["Llama-3-8B", "--phase", "decoed"], "unknown phase 'decoed' (did you mean decode"),
     (["Llama-3-8B", "--batch", "1,2", "--advice"], "--advice takes one prediction"),

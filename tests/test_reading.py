@@ -55,7 +55,7 @@ def special(folder: Path, what: str) -> Path:
         with contextlib.chdir(folder), socket.socket(socket.AF_UNIX) as made:  # a longer path does not fit its address
             made.bind(what)
     elif what == "folder":
-        (path / "config.json").mkdir(parents=True)  # a configuration may be named by its folder
+        (path / "config.json").mkdir(parents=True)
         path = path / "config.json"
     else:
         path.symlink_to("/dev/zero")
@@ -67,9 +67,9 @@ def special(folder: Path, what: str) -> Path:
 @pytest.mark.parametrize("reader", READERS)
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(reader: str, what: str, tmp_path: Path) -> None:
     path = special(tmp_path, what)
-    if reader == "configuration" and what == "folder":
+    if reader in ("configuration", "results") and what == "folder":  # these may be named by their folder
         path.rmdir()
-        (path / "config.json").mkdir(parents=True)
+        (path / ("config.json" if reader == "configuration" else "results.jsonl")).mkdir(parents=True)
     with pytest.raises(Error, match=f"it is a {what}; name a regular file"):
         READERS[reader](path)
 
@@ -335,6 +335,7 @@ def test_names_and_reasons_do_not_act_where_they_are_shown(text: str, tmp_path: 
     for each in results:
         append_to(tmp_path / "results.jsonl", each)
     loaded, again = Machine.load(tmp_path / "machine.json"), Results.load(tmp_path / "results.jsonl")
+    assert Results.load(tmp_path) == again
     report = report_text(loaded, again)
     texts = [repr(loaded), repr(again), *map(repr, again), report, loaded._repr_html_(), again._repr_html_()]
     again.to_csv(tmp_path / "r.csv")

@@ -53,7 +53,9 @@ def machine_list(text: str) -> list[str]:
     for part in (part.strip() for part in text.split(",")):
         if not part:
             raise Error(f"must be machines separated by commas, got {text!r:.80}")
-        if "=" in part and found and on_paper(counted(found[-1])[1]):
+        if "=" in part and found:
+            if not on_paper(counted(found[-1])[1]):
+                raise Error(f"{found[-1]!r:.80} before {part!r:.80} is no bandwidth; a machine on paper is written {FORM}")
             found[-1] += f",{part}"
         else:
             found.append(part)

@@ -60,11 +60,12 @@ class Results(Shown, Sequence[Measurement]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The measurements of a results file; a disturbed one gives way to a later one of the same key.
+        """The measurements of a results file, or of a report's folder; a disturbed one gives way to a later one of the same key.
 
         An empty file is fine. A last line cut short by a kill, which begins as a measurement does, is left out and noted.
         Raises Error with the line number for any other damage, for a newer schema_version, and for a file that cannot be read.
         """
+        path = os.path.join(path, "results.jsonl") if os.path.isdir(path) else path
         lines = read_bytes(path, RESULTS).split(b"\n")
         measurements, notes = [], []
         for number, line in enumerate(lines, start=1):
