@@ -430,6 +430,10 @@ def test_an_interrupted_measurement_leaves_the_machine_file(
     assert err.count("\n") == 1
     if stops:
         assert f"{stops} ceilings are in machine.json.partial; the same command goes on with them" in err
+    assert "and machine.json is as it was" in err
+    two(1)
+    assert main([*MEASURE, "-o", "new.json"]) == 130
+    assert "as it was" not in capsys.readouterr().err, "there was none"
     assert (folder / "machine.json").read_bytes() == before
     done = two(1000)
     assert main(MEASURE) == 0

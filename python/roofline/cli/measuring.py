@@ -42,7 +42,7 @@ def measure(options: argparse.Namespace) -> int:
         side = side_file(out)
         kept = len(Machine.load(side).ceilings) if side.is_file() else 0
         where = f"{kept} ceilings are in {side}; the same command goes on with them" if kept else "no ceiling is finished"
-        raise Interrupted(f"{where}, and {out} is as it was") from None
+        raise Interrupted(where + (f", and {out} is as it was" if out.is_file() else "")) from None
     if options.json:
         screen.json(machine.to_dict())
     elif not options.quiet:
