@@ -366,7 +366,11 @@ test_bad_callables = refused(
     ({"flops": 1, "bytes": 1, "level": "L9"}, "level must be one of"),
     ({"flops": 1, "bytes": 1, "level": 3}, "level must be one of"),
     ({"flops": 1, "bytes": 1, "policy": "x"}, "policy must be"),
-    ({"flops": 1, "bytes": 1, "machine": "x"}, "machine must be"),
+    ({"flops": 1, "bytes": 1, "machine": 5}, "machine must be"),
+    (
+        {"flops": 1, "bytes": 1, "machine": "H100"},
+        "machine 'NVIDIA H100 SXM' is cuda, not cpu; measure that device's ceilings first",
+    ),
     ({"flops": 1, "bytes": 1, "kwargs": 5}, "kwargs must be"),
     ({"flops": 1, "bytes": 1, "device": ""}, "device must be"),
     ({"flops": np.bool_(True), "bytes": 1}, "flops must be a whole number"),

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..dtypes import dtype as dtype_named
 from ..errors import Error, is_whole, require_one_of, require_type
-from ..machine import CACHES, Machine, memory_level
+from ..machine import CACHES, Given, memory_level
 from ..operators import Operator
 from ..results import Measurement
 from ..results.record import CALLABLE
@@ -60,7 +60,7 @@ def measure_callable(
     device: str | Device | None = "cpu",
     threads: int = 0,
     stream: Any = None,
-    machine: Machine | None = None,
+    machine: Given | None = None,
     policy: Policy | None = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Measurement:
@@ -75,6 +75,7 @@ def measure_callable(
         mix: the access whose bandwidth is the memory roof.
         level: where its data lies ("L1", ...; None: memory).
         threads: of the roofs it is compared with; the callable runs on its own threads, unpinned.
+        machine: whose configurations of the roofs are used, or words for it, as in `measure`.
         stream: of a GPU, the one that the callable launches on (PyTorch's, CuPy's, a handle): it is timed by events there, and
             what it launches elsewhere is not seen. Without one it is timed by the host's clock, from an idle GPU to an idle
             GPU, launches included; the plan's `clock` says which.
@@ -98,8 +99,8 @@ def measure_callable(
         work, moved = {"stated": _count("flops", flops)}, {"stated": _count("bytes", bytes)}
     dtype_named(dtype)
     require_type("kwargs", kwargs, (Mapping, type(None)), "a mapping of keyword arguments")
-    policy = checked_options(machine, policy)
     opened, begun = open_device(device, threads), time.monotonic()
+    machine, policy = checked_options(opened, machine, policy)
     level, levels = level or memory_level(opened.facts), (*CACHES, memory_level(opened.facts))
     require_one_of("level", level, levels)
     if stream is not None and opened.backend != "cuda":

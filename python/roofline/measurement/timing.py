@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -211,11 +210,13 @@ def with_plausibility(measurement: Measurement, kept: float = 0.0) -> Measuremen
     return measurement
 
 
-def checked_options(machine: Machine | None, policy: Policy | None) -> Policy:
-    """The policy, or the usual one. Raises Error for what is neither a machine nor a policy."""
-    require_type("machine", machine, (Machine, type(None)), "a roofline.Machine, such as Machine.load('machine.json')")
+def checked_options(opened: Device, machine: Given | None, policy: Policy | None) -> tuple[Machine | None, Policy]:
+    """The machine, and the policy or the usual one. Raises Error for what is neither, and for a machine of another device."""
     require_type("policy", policy, (Policy, type(None)), "a roofline.Policy")
-    return policy or Policy()
+    machine = None if machine is None else machine_of(machine)
+    if machine is not None and machine.device != opened.name:
+        raise Error(f"machine {machine.name!r:.80} is {machine.device}, not {opened.name}; measure that device's ceilings first")
+    return machine, policy or Policy()
 
 
 @arguments_checked
@@ -250,11 +251,8 @@ def measure(
     """
     problem = problem_of(problem, fields)
     require_type("variant", variant, (str, type(None)), "the name of a variant")
-    if isinstance(machine, (str, os.PathLike)):
-        machine = machine_of(machine)
-    opened, policy = open_device(device, threads), checked_options(machine, policy)
-    if machine is not None and machine.device != opened.name:
-        raise Error(f"machine {machine.name!r:.80} is {machine.device}, not {opened.name}; measure that device's ceilings first")
+    opened = open_device(device, threads)
+    machine, policy = checked_options(opened, machine, policy)
     begun = time.monotonic()
     with measuring(opened):
         if machine is not None:
