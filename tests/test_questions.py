@@ -27,6 +27,7 @@ from roofline.transformer import (
     Decode,
     ModelPrediction,
     TransformerConfig,
+    advise,
     from_hugging_face,
     model_of,
     phase_of,
@@ -327,3 +328,10 @@ def test_utilisation_is_one_thing_everywhere(cli: Ask) -> None:
     config: TransformerConfig = preset("Llama-3-8B")
     halved = predict("H100", config, "decode", counting="weights_and_kv", utilisation="bandwidth=0.5")
     assert halved.time_s == pytest.approx(2 * predict("H100", config, "decode", counting="weights_and_kv").time_s, rel=1e-12)
+
+
+def test_advice_takes_words_for_machines() -> None:
+    found, h100 = predict("H100", "Llama-3-8B", "decode", batch=8), Machine.load("H100")
+    others = [Machine.load("H200"), Machine.load("GB200")]
+    assert advise(found, "H100", "H200,GB200") == advise(found, h100, others)
+    assert {m.name for m in others} < {change.change for change in advise(found, h100, others)}

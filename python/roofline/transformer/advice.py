@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..crossovers import Crossing, crossing
 from ..errors import Error
-from ..machine import Machine
+from ..machine import Given, Machine, machine_of, machines_of
 from ..model import machine_roofs
 from ..prediction import Advice
 from ..units import fmt_si
@@ -103,13 +103,16 @@ def faster(machine: Machine, factor: float, kind: str, level: str = "") -> Machi
     return dataclasses.replace(machine, ceilings=tuple(ceilings))
 
 
-def advise(found: ModelPrediction, machine: Machine, others: Sequence[Machine] = ()) -> tuple[Advice, ...]:
+def advise(found: ModelPrediction, machine: Given, others: Given | Iterable[Given] = ()) -> tuple[Advice, ...]:
     """Changes to `found`, a prediction on `machine`, by their expected gain, largest first: in tokens/s of all sequences.
+
+    `advise(predict("H100", "Llama-3-8B", "decode", batch=8), "H100", "H200,GB200")`: machines are objects or words.
 
     Fusing (where it is not), narrower weights and cache, speculation, twice the batch, twice the TP or EP degree, each of `others`;
     and what the roofs that take the time are worth: twice the bandwidth, the arithmetic or the link, no launches, no overhead. What
     cannot be (dimensions that ranks do not divide, a ceiling that is missing) is left out.
     """
+    machine, others = machine_of(machine), machines_of(others)
     c, phase = found.config, found.phase
     given = {field.name: getattr(found.options, field.name) for field in dataclasses.fields(found.options)}
     advice: list[Advice] = []
