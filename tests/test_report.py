@@ -178,7 +178,7 @@ def test_prediction_errors_are_of_undisturbed_points_only() -> None:
     assert "reaches" in why_wrong(found.worst[0])
     text = markdown(machine(), measured())
     assert f"|error| over 3 points: median {fmt_percent(errors[1])}" in text
-    assert "1 disturbed points are not averaged" in text
+    assert "; left out: 1 disturbed point\n" in text
     assert prediction_summary(()).median is None
 
 
@@ -187,6 +187,9 @@ def test_share_of_best_mode_is_stated_where_two_were_seen() -> None:
     decode = next(r for r in rows if r["variant"] == "tiled")
     assert decode["of best mode"] not in ("–", decode["of attainable"])
     assert next(r for r in rows if r["operator"] == "softmax")["of best mode"] == "–", "contended brackets have no modes"
+    steady = dataclasses.replace(machine(), ceilings=machine().ceilings[1:])
+    (row, *_) = tables_of(markdown(steady, measured()))["Operators"]
+    assert "of best mode" not in row, "an empty column is left out"
 
 
 def test_the_report_names_conditions_rules_and_what_was_left_out() -> None:

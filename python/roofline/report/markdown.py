@@ -16,6 +16,7 @@ from ..probes.levels import stated_caches
 from ..reading import build
 from ..results import Bracket, Measurement
 from ..units import fmt_bytes, fmt_number, fmt_percent, fmt_si
+from ..words import counted
 from .tables import (
     KERNELS,
     Table,
@@ -163,11 +164,11 @@ def left_out_counts(machine: Machine) -> list[str]:
 def prediction_lines(results: Iterable[Measurement]) -> list[str]:
     """Median and 95th percentile of the prediction's error, and the worst points with what is known of the cause."""
     found = prediction_summary(results)
-    disturbed = f"; {found.disturbed} disturbed points are not averaged" if found.disturbed else ""
+    disturbed = f"; left out: {counted(found.disturbed, 'disturbed point')}" if found.disturbed else ""
     if found.median is None:
         return [f"no undisturbed point to average{disturbed}"]
     lines = [
-        f"|error| over {found.n} points: median {fmt_percent(found.median)}, 95th percentile {fmt_percent(found.p95)}{disturbed}"
+        f"|error| over {counted(found.n, 'point')}: median {fmt_percent(found.median)}, 95th percentile {fmt_percent(found.p95)}{disturbed}"
     ]
     for m in found.worst:
         said = "; ".join(filter(None, (fmt_error(m.prediction_error), why_wrong(m))))

@@ -195,14 +195,15 @@ def _energies(m: Measurement) -> tuple[str, ...]:
 
 
 def operator_table(results: Iterable[Measurement], machine: Machine | None) -> Table:
-    """Everything of a point in one row, for report.md; power and energy where some device tells them."""
+    """Everything of a point in one row, for report.md; modes, power and energy where some point has them."""
     rows = []
     listed = ordered(results)
+    # Brackets taken while other work ran scatter by themselves: their modes are not the roof's.
+    best = [None if machine is None or m.status == "contended" else m.share_of_best_mode(machine) for m in listed]
+    modes = ("of best mode",) if any(share is not None for share in best) else ()
     energies = ("power", "per FLOP", "per byte", "per token") if any("power_w" in m.conditions for m in listed) else ()
     differing = varying(listed)
-    for m in listed:
-        # Brackets taken while other work ran scatter by themselves: their modes are not the roof's.
-        best = None if machine is None or m.status == "contended" else m.share_of_best_mode(machine)
+    for m, share in zip(listed, best, strict=True):
         rows.append(
             (
                 m.operator,
@@ -215,7 +216,7 @@ def operator_table(results: Iterable[Measurement], machine: Machine | None) -> T
                 fmt_number(m.flops_per_byte),
                 m.bound or MISSING,
                 fmt_percent(m.settled_share),
-                fmt_percent(best),
+                *([fmt_percent(share)] if modes else ()),
                 fmt_si(m.prediction.get("time_s"), "s"),
                 MISSING if m.status == "contended" else fmt_error(m.prediction_error),
                 *(_energies(m) if energies else ()),
@@ -223,7 +224,7 @@ def operator_table(results: Iterable[Measurement], machine: Machine | None) -> T
             )
         )
     headers = (
-        "operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "FLOP/byte", "bound", "of attainable", "of best mode",
+        "operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "FLOP/byte", "bound", "of attainable", *modes,
         "predicted", "error", *energies, "status",
     )  # fmt: skip
     return Table(headers=headers, rows=rows, wide=("problem",))

@@ -13,6 +13,7 @@ from ...operators import from_dict
 from ...prediction import predict_problem
 from ...results import Measurement
 from ...units import fmt_percent
+from ...words import counted
 from .. import style
 from ..asked import Measured, results_of
 from ..charts import Chart, Dot, Line
@@ -75,9 +76,9 @@ def predicted_measured(results: Measured, machine: Given | None = None, **look: 
     rows += [{"element": "error", "label": f"{name} absolute error", "error": value} for name, value in errors.items()]
     disturbed = sum(d.hollow for d in dots)
     said = ", ".join(f"{name} absolute error {fmt_percent(value, 2)}" for name, value in errors.items())
-    notes = [*machine_notes([on]), f"{len(calm)} undisturbed points: {said}" if calm else "none was undisturbed"]
+    notes = [*machine_notes([on]), f"{counted(len(calm), 'undisturbed point')}: {said}" if calm else "none was undisturbed"]
     notes.append("predicted from " + ("the roofs measured just before each point" if on is None else "the machine's ceilings"))
-    notes += [f"hollow: {disturbed} points that were disturbed"] if disturbed else []
+    notes += [f"hollow: {counted(disturbed, 'disturbed point')}"] if disturbed else []
     yield Chart(
         title="Predicted against measured", x_label="Measured time", x_unit="s", y_label="Predicted time", y_unit="s", dots=dots,
         lines=lines, x_limits=(low, high), y_limits=(low, high), notes=notes, rows=rows,
