@@ -167,9 +167,8 @@ def prediction_lines(results: Iterable[Measurement]) -> list[str]:
     disturbed = f"; left out: {counted(found.disturbed, 'disturbed point')}" if found.disturbed else ""
     if found.median is None:
         return [f"no undisturbed point to average{disturbed}"]
-    lines = [
-        f"|error| over {counted(found.n, 'point')}: median {fmt_percent(found.median)}, 95th percentile {fmt_percent(found.p95)}{disturbed}"
-    ]
+    middle, high = fmt_percent(found.median), fmt_percent(found.p95)
+    lines = [f"|error| over {counted(found.n, 'point')}: median {middle}, 95th percentile {high}{disturbed}"]
     for m in found.worst:
         said = "; ".join(filter(None, (fmt_error(m.prediction_error), why_wrong(m))))
         lines.append(f"{m.operator} {m.variant} ({brief(m)}, {m.cache_state}): {said}")
