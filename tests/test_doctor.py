@@ -11,8 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from roofline.doctor import Check, doctor
-from roofline.doctor import checks as module
+from roofline.doctor import Check, checks as module, doctor
 from roofline.errors import Error
 
 ROOT = Path(__file__).parent.parent

@@ -14,8 +14,7 @@ from tables import gives
 
 pytest.importorskip("roofline._core")
 
-from roofline.doctor import libraries as module
-from roofline.doctor import sessions, time_libraries, worker
+from roofline.doctor import libraries as module, sessions, time_libraries, worker
 from roofline.doctor.rules import Cpu, Facts, reasons, shown
 from roofline.errors import Error
 

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from disks import full
 from example import gemm
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from programs import printed
 from tables import gives, refused
 

@@ -6,8 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from example import ceilings, machine
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from roofline import model
 from roofline.dtypes import WIDER

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from example import CACHES, bandwidth, fma, gemm, launch
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from tables import refused
 
 from roofline.errors import Error

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from figures import BY_ID, DECODE_7B
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tables import refused
 
 from roofline.errors import Error

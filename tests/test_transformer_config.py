@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from example import CONFIGS
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tables import refused
 
 from roofline.census import census_of

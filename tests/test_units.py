@@ -3,8 +3,7 @@
 import math
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from tables import gives, refused
 
 from roofline.errors import Error

@@ -9,8 +9,7 @@ import pytest
 from tables import gives, refused
 
 import roofline
-from roofline.dtypes import ALIASES as DTYPE_ALIASES
-from roofline.dtypes import DTYPES, dtype_name
+from roofline.dtypes import ALIASES as DTYPE_ALIASES, DTYPES, dtype_name
 from roofline.errors import Error
 from roofline.machine import Machine, machine_of, machines_of
 from roofline.operators import ALIASES, OPERATORS, Attention, Ffn, Matmul, operator_named, problem_of

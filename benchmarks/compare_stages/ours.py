@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from roofline.dtypes import dtype as dtype_named
-from roofline.dtypes import to_float64
+from roofline.dtypes import dtype as dtype_named, to_float64
 from roofline.errors import Error, Unsupported
 from roofline.measurement import libraries, open_device
 from roofline.measurement.devices import Device

@@ -14,35 +14,25 @@ if TYPE_CHECKING:
     from .ceilings import measure_machine as measure_machine
     from .census import census_of as census_of
     from .cheat_sheets import cheat_sheet as cheat_sheet
-    from .claims import Check as Check
-    from .claims import Checks as Checks
-    from .claims import check as check
-    from .comparison import Comparison as Comparison
-    from .comparison import compare as compare
-    from .crossovers import Crossing as Crossing
-    from .crossovers import crossover as crossover
-    from .errors import Error as Error
-    from .errors import OutOfMemory as OutOfMemory
-    from .errors import Unsupported as Unsupported
-    from .machine import Ceiling as Ceiling
-    from .machine import Machine as Machine
-    from .measurement import DeviceArray as DeviceArray
-    from .measurement import Policy as Policy
-    from .measurement import build_info as build_info
-    from .measurement import list_devices as list_devices
-    from .measurement import measure as measure
-    from .measurement import measure_callable as measure_callable
-    from .measurement import run as run
-    from .model import Placement as Placement
-    from .model import Roofs as Roofs
-    from .model import place as place
-    from .model import ridge_table as ridge_table
+    from .claims import Check as Check, Checks as Checks, check as check
+    from .comparison import Comparison as Comparison, compare as compare
+    from .crossovers import Crossing as Crossing, crossover as crossover
+    from .errors import Error as Error, OutOfMemory as OutOfMemory, Unsupported as Unsupported
+    from .machine import Ceiling as Ceiling, Machine as Machine
+    from .measurement import (
+        DeviceArray as DeviceArray,
+        Policy as Policy,
+        build_info as build_info,
+        list_devices as list_devices,
+        measure as measure,
+        measure_callable as measure_callable,
+        run as run,
+    )
+    from .model import Placement as Placement, Roofs as Roofs, place as place, ridge_table as ridge_table
     from .operators import *  # noqa: F403
     from .prediction import predict_many as predict_many
-    from .questions import PredictionTable as PredictionTable
-    from .questions import predict as predict
-    from .results import Measurement as Measurement
-    from .results import Results as Results
+    from .questions import PredictionTable as PredictionTable, predict as predict
+    from .results import Measurement as Measurement, Results as Results
     from .sweeps import sweep as sweep
     from .tiling import level_bytes as level_bytes
     from .transformer import TransformerConfig as TransformerConfig

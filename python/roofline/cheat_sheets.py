@@ -17,6 +17,7 @@ from .prediction import utilisation_of
 from .reading import SCHEMA_VERSION
 from .transformer import (
     Decode,
+    Given as Model,
     ModelPrediction,
     Part,
     Phase,
@@ -26,7 +27,6 @@ from .transformer import (
     model_of,
     predict_model,
 )
-from .transformer import Given as Model
 from .transformer.advice import many_sequences, narrower
 from .transformer.predicting import options_of
 from .units import MISSING, fmt_number, fmt_percent, fmt_si

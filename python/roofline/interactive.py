@@ -20,8 +20,7 @@ from .machine import Given, Machine, machines_of
 from .operators import Operator, operator_named
 from .prediction import Prediction
 from .questions import predict
-from .transformer import Given as Model
-from .transformer import ModelPrediction, TransformerConfig, model_of
+from .transformer import Given as Model, ModelPrediction, TransformerConfig, model_of
 from .units import fmt_number, fmt_percent, fmt_si
 
 if TYPE_CHECKING:

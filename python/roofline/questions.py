@@ -13,12 +13,12 @@ import numpy as np
 from ._repr import Parts, Row, Shown, text_table
 from .errors import Error, require_type
 from .machine import Given, Machine, machine_of, machines_of
-from .operators import ALIASES as OPERATOR_ALIASES
-from .operators import OPERATORS, Operator, named_operator, operator_named, problem_of
+from .operators import ALIASES as OPERATOR_ALIASES, OPERATORS, Operator, named_operator, operator_named, problem_of
 from .prediction import Prediction, Utilisation, predict_problem
 from .reading import SCHEMA_VERSION
 from .transformer import (
     PRESETS,
+    Given as Model,
     ModelPrediction,
     Phase,
     Quantization,
@@ -30,7 +30,6 @@ from .transformer import (
     predict_model,
     predict_serving,
 )
-from .transformer import Given as Model
 from .transformer.phases import phase_named
 from .transformer.predicting import realistic
 from .transformer.records import Note

@@ -9,8 +9,7 @@ from functools import partial
 
 from ..machine import EmpiricalRoofline, Machine, SizeCurve, cache_capacity, memory_level
 from ..measurement.devices import Device, open_device
-from ..probes import Wanted
-from ..probes import wanted as wanted_of_all
+from ..probes import Wanted, wanted as wanted_of_all
 from ..probes.base import DEEPEST, FURTHER, REPORT, ROOFS
 from .series import intensity_sweep, size_curve
 

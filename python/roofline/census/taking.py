@@ -9,8 +9,7 @@ from ..machine import Given, Machine, machine_of
 from ..operators import GroupedMatmul
 from ..prediction import Prediction, predict_problem
 from ..results import Measurement
-from ..transformer import Call, Phase, TransformerConfig, calls_of, model_of, phase_of, ranks_on
-from ..transformer import Given as Model
+from ..transformer import Call, Given as Model, Phase, TransformerConfig, calls_of, model_of, phase_of, ranks_on
 from ..transformer.predicting import unread_note
 from ..transformer.pricing import linked
 from ..units import fmt_number

@@ -112,9 +112,7 @@ def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, An
 
 
 def doctor(options: argparse.Namespace) -> int:
-    from ..doctor import MISSING as ABSENT
-    from ..doctor import doctor as looked
-    from ..doctor import required
+    from ..doctor import MISSING as ABSENT, doctor as looked, required
 
     if options.libraries:
         return _libraries(options)

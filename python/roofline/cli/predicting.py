@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..units import fmt_si, parse_bytes, parse_time_s
 from ..words import split, whole
 from .exit_codes import OK, BadInput, checking_input
-from .fields import add_fields, description, listed, typed
-from .fields import given_fields as operator_fields
+from .fields import add_fields, description, given_fields as operator_fields, listed, typed
 from .models import PHASES, dtypes_of, field_flags, given_fields, launch_flag, link_flag, model_flags, ranks_flags
 from .terminal import Terminal
 
@@ -93,8 +92,7 @@ def named_in(arguments: Sequence[str]) -> type[Operator] | None:
 def predict(options: argparse.Namespace) -> int:
     from ..machine import machine_of
     from ..machine.naming import machine_list
-    from ..questions import PredictionTable
-    from ..questions import predict as ask
+    from ..questions import PredictionTable, predict as ask
 
     screen = Terminal(wide=options.wide)
     with checking_input():

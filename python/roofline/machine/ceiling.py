@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from .._repr import Parts, Row, Shown, json_form, printable, values_of
-from ..dtypes import UNITS
-from ..dtypes import dtype as known_dtype
+from ..dtypes import UNITS, dtype as known_dtype
 from ..errors import Error, require_one_of
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS, TRANSFERS, Probe, probe_named

@@ -13,18 +13,13 @@ from .all_reduce import AllReduce
 from .all_to_all import AllToAll
 from .attention import Attention
 from .attention_backward import AttentionBackward
-from .base import MIXES as MIXES
-from .base import Case as Case
-from .base import Operator as Operator
-from .base import Product as Product
-from .base import Variant as Variant
+from .base import MIXES as MIXES, Case as Case, Operator as Operator, Product as Product, Variant as Variant
 from .bias_relu import BiasRelu
 from .bmm import Bmm
 from .cached_attention import CachedAttention
 from .convert import Convert
 from .core_to_core import CoreToCore
-from .counting import Counts, count, growth
-from .counting import Growth as Growth
+from .counting import Counts, Growth as Growth, count, growth
 from .embedding import Embedding
 from .exp import Exp
 from .ffn import Ffn

@@ -17,8 +17,7 @@ from ..counts import larger, pick, smaller
 from ..errors import Error
 from ..kernel_costs import KernelCosts, kernel_costs, untimed
 from ..machine import LEVELS, MEMORIES, Machine
-from ..model import Roofs, bound, roofs_and_notes, terms_s
-from ..model import time_s as roof_time_s
+from ..model import Roofs, bound, roofs_and_notes, terms_s, time_s as roof_time_s
 from ..operators.base import WORK, Facts, Operator
 from ..operators.scales import shown_fields
 from ..reading import SCHEMA_VERSION

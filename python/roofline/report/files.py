@@ -14,8 +14,7 @@ from ..ceilings.kept import PENDING
 from ..errors import Error
 from ..machine import Machine, write_atomically
 from ..machine.manifest import MANIFEST, digest, manifest, write_manifest, written
-from ..plot import PICTURES as DRAWN
-from ..plot import held_pictures
+from ..plot import PICTURES as DRAWN, held_pictures
 from ..results import Measurement, Results, records_to_csv
 from .markdown import left_out_lines, markdown
 from .page import page_text

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .._repr import github_table
-from .._repr import markdown as escaped
+from .._repr import github_table, markdown as escaped
 from ..counts import by_key
 from ..errors import Error
 from ..machine import MOVED, RATE_UNITS, Machine
@@ -20,6 +19,7 @@ from ..words import counted
 from .tables import (
     KERNELS,
     Table,
+    brief_problem as brief,
     ceiling_table,
     defaults_used,
     fmt_error,
@@ -32,7 +32,6 @@ from .tables import (
     steps_table,
     why_wrong,
 )
-from .tables import brief_problem as brief
 
 TITLE = "# Roofline report"
 POINT_KEYS = ("operator", "variant", "problem", "cache_state")

@@ -12,8 +12,7 @@ from ..errors import Error, require_one_of
 from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
 from ..machine.statistics import summary_of
-from ..operators import OPERATORS, Operator
-from ..operators import from_dict as operator_from_dict
+from ..operators import OPERATORS, Operator, from_dict as operator_from_dict
 from ..operators.scales import shown_fields
 from ..reading import SCHEMA_VERSION, Amount, Integer, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si

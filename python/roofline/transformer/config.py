@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from .._repr import Parts, Row, Shown, printable
-from ..dtypes import DTYPES as KNOWN
-from ..dtypes import FLOATS, dtype_name
+from ..dtypes import DTYPES as KNOWN, FLOATS, dtype_name
 from ..errors import Error, is_whole, require_one_of, shown
 from ..units import fmt_si
 from ..words import ByName

@@ -9,8 +9,7 @@ from typing import Any, Unpack
 
 from ...errors import Error
 from ...machine import Given, machine_of
-from ...model import machine_roofs
-from ...model import time_s as allowed_s
+from ...model import machine_roofs, time_s as allowed_s
 from ...operators import Attention, Counts, Operator, count
 from ...results import Measurement
 from ...tensor_spec import size_bytes

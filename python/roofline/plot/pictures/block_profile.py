@@ -10,8 +10,7 @@ from ...census import census_of
 from ...counts import by_key, summed
 from ...errors import Error
 from ...machine import Given, machine_of
-from ...transformer import Given as Model
-from ...transformer import ModelPrediction, predict_model
+from ...transformer import Given as Model, ModelPrediction, predict_model
 from ...units import fmt_percent, fmt_si
 from .. import style
 from ..asked import Measured, modelled, phases_of, results_of

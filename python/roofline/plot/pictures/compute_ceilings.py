@@ -7,8 +7,7 @@ from typing import Unpack
 
 from ...machine import Ceiling, Given, Machine, machine_of
 from ...model import machine_roofs, place
-from ...transformer import Call, Decode, Phase, Prefill, TransformerConfig, calls_of, model_of
-from ...transformer import Given as Model
+from ...transformer import Call, Decode, Given as Model, Phase, Prefill, TransformerConfig, calls_of, model_of
 from ...units import fmt_number, fmt_percent, fmt_si
 from .. import style
 from ..asked import single

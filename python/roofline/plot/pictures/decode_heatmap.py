@@ -10,8 +10,7 @@ import numpy as np
 
 from ...errors import Error
 from ...machine import Given, machine_of
-from ...transformer import Crossing, Decode
-from ...transformer import Given as Model
+from ...transformer import Crossing, Decode, Given as Model
 from ...transformer.advice import ridge_batches
 from ...units import fmt_number, fmt_percent, fmt_si
 from ..asked import Measured, Size, checked, modelled, one_of, results_of, wanted

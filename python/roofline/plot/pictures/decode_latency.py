@@ -6,8 +6,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ...transformer import Decode
-from ...transformer import Given as Model
+from ...transformer import Decode, Given as Model
 from ..asked import Measured, Size, axis, modelled, one_of, one_of_axis, results_of, single, wanted
 from ..charts import Chart, series_lines
 from ..figure import Assumptions, Panels, picture

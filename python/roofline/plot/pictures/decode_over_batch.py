@@ -6,8 +6,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ...transformer import Decode
-from ...transformer import Given as Model
+from ...transformer import Decode, Given as Model
 from ...transformer.advice import ridge_batches
 from ...units import fmt_number
 from ..asked import Measured, Size, checked, modelled, results_of, single, wanted

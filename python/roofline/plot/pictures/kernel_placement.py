@@ -9,8 +9,7 @@ from typing import Any, Unpack
 from ...census import Census, Entry, census_of
 from ...errors import Error
 from ...machine import Given, machine_of
-from ...transformer import Given as Model
-from ...transformer import Phase
+from ...transformer import Given as Model, Phase
 from ...units import fmt_percent, fmt_si
 from ..asked import Measured, modelled, phases_of, results_of
 from ..charts import Chart, Dot
