@@ -79,7 +79,7 @@ def test_a_command_past_its_limit_is_ended_with_what_it_started(stages: dict[str
     assert time.monotonic() - began < 20
     assert done.timed_out and "begun" in done.stdout
     with pytest.raises(stages["running"].Failed, match="past the stage's time limit") as failed:
-        done.require("it")
+        stages["running"].require(done, "it")
     assert "begun" in failed.value.log
 
 

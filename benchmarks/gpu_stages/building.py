@@ -10,7 +10,7 @@ import shutil
 import sys
 from typing import Any
 
-from .running import Failed, Run, Unavailable, Unfinished, capability, gpu_missing, smi, tool
+from .running import Failed, Run, Unavailable, Unfinished, capability, gpu_missing, require, smi, tool
 
 QUERIES = (
     "name", "driver_version", "compute_cap", "memory.total", "ecc.mode.current", "mig.mode.current", "persistence_mode",
@@ -62,10 +62,9 @@ def build(run: Run) -> dict[str, Any]:
     )  # fmt: skip
     if done.timed_out:
         raise Unfinished("it takes longer than the stage's time limit here", done.log)
-    done.require(f"pip (without {' and '.join(offline)} here, it needs the network)" if offline else "pip")
-    seen = run.command(
-        sys.executable, "-c", "import json, roofline._core as c; print(json.dumps([c.build_info(), c.list_devices()]))"
-    ).require("loading the built module")
+    require(done, f"pip (without {' and '.join(offline)} here, it needs the network)" if offline else "pip")
+    program = "import json, roofline._core as c; print(json.dumps([c.build_info(), c.list_devices()]))"
+    seen = require(run.command(sys.executable, "-c", program), "loading the built module")
     info, devices = json.loads(seen.stdout)
     if not gpu_missing() and all(d["missing"] for d in devices if d["name"].startswith("cuda")):
         raise Failed(f"there is a GPU, and the module cannot use it: {devices}")

@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from commands import Done, run_command
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KEPT_CHARACTERS = 40_000  # of a file of a stage's log: its end
@@ -38,26 +39,12 @@ class Unfinished(Failed):
     """The stage's time was up; what it has is kept, and the next call goes on with it."""
 
 
-@dataclass(frozen=True)
-class Done:
-    """A command that ended, or was ended at the stage's limit."""
-
-    code: int
-    stdout: str
-    stderr: str
-    timed_out: bool = False
-
-    @property
-    def log(self) -> str:
-        return self.stdout + self.stderr
-
-    def require(self, what: str) -> Done:
-        """Raises Failed unless it ended well in time."""
-        if self.timed_out:
-            raise Failed(f"{what} ran past the stage's time limit", self.log)
-        if self.code != 0:
-            raise Failed(f"{what} ended with {self.code}", self.log)
-        return self
+def require(done: Done, what: str) -> Done:
+    """`done`; raises Failed unless it ended well in time."""
+    if done.timed_out or done.code:
+        how = "ran past the stage's time limit" if done.timed_out else f"ended with {done.code}"
+        raise Failed(f"{what} {how}", done.log)
+    return done
 
 
 @dataclass(frozen=True)
@@ -90,28 +77,8 @@ class Run:
         return max(self.deadline - time.monotonic(), 1.0)
 
     def command(self, *words: str | Path, extra: dict[str, str] | None = None, limit_s: float | None = None) -> Done:
-        """Runs within the stage's limit (and `limit_s`). Everything it started ends with it."""
-        process = subprocess.Popen(
-            [str(word) for word in words],
-            cwd=ROOT,
-            env=self.environment() | (extra or {}),
-            text=True,
-            errors="replace",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            stdout, stderr = process.communicate(timeout=min(self.left_s(), limit_s or float("inf")))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            stdout, stderr = process.communicate()
-            return Done(-signal.SIGKILL, stdout, stderr, timed_out=True)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-        return Done(process.returncode, stdout, stderr)
+        """Runs within the stage's limit (and `limit_s`)."""
+        return run_command(words, min(self.left_s(), limit_s or float("inf")), self.environment() | (extra or {}), ROOT)
 
     def scrub(self, text: str) -> str:
         """Without paths, host name and colours: what is kept may be published."""

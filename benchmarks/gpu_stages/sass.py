@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 if __package__:
-    from .running import Failed, Run, Unavailable, tool
+    from .running import Failed, Run, Unavailable, require, tool
 
 # Wide loads and stores, arithmetic on CUDA and tensor cores, copies without registers, and traffic to local memory (spills).
 CLASSES = {
@@ -181,7 +181,7 @@ def sass(run: Run) -> dict[str, Any]:
     images = sorted(set(re.findall(r"\.(sm_\w+)\.cubin", listed.stdout)))
     if listed.code != 0 or not images:
         raise Unavailable(f"cuobjdump lists no machine code in the module: {run.scrub(listed.log.strip())[-200:]}")
-    codes = list(parsed(run.command(dump, "--dump-sass", module).require("cuobjdump --dump-sass").stdout))
+    codes = list(parsed(require(run.command(dump, "--dump-sass", module), "cuobjdump --dump-sass").stdout))
     counts: dict[str, dict[str, dict[str, int]]] = {}
     for code in codes:
         counts.setdefault(code.arch, {})[short(code.kernel)] = code.counts()
