@@ -57,7 +57,7 @@ def ceilings(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def command(*arguments: str, **environment: str) -> dict:
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # a user's stdout has a buffer
-    return {"args": [sys.executable, "-m", "roofline.cli", *arguments], "env": {**kept, **environment}}
+    return {"args": [sys.executable, "-m", "roofline", *arguments], "env": {**kept, **environment}}
 
 
 def ran(*arguments: str, preexec_fn: Any = None, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -548,7 +548,7 @@ def test_the_command_writes_files(suffix: str, saved: Path, cli: Any) -> None:
 
 def test_the_command_with_a_datasheet(tmp_path: Path) -> None:
     h200(read(4.48e12), tensor(795e12)).save(tmp_path / "machine.json")
-    done = python("-m", "roofline.cli", "compare", str(tmp_path / "machine.json"), "H200 SXM")
+    done = python("-m", "roofline", "compare", str(tmp_path / "machine.json"), "H200 SXM")
     assert done.returncode == 0, done.stderr
     assert "93." in done.stdout and "not measured" in done.stdout and "(unverified)" in done.stdout
 

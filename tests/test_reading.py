@@ -276,7 +276,7 @@ def test_errors_of_the_command_are_short(arguments: list[str], capsys: pytest.Ca
 def test_rooflines_isa_is_quoted_in_part() -> None:
     pytest.importorskip("roofline._core", reason="the compiled module is not built")
     run = ["run", "softmax", "--rows", "4", "--columns", "4", "--device", "cpu"]
-    done = python("-m", "roofline.cli", *run, ROOFLINE_ISA="q" * 5000)
+    done = python("-m", "roofline", *run, ROOFLINE_ISA="q" * 5000)
     assert done.returncode and done.stderr.count("\n") == 1 and len(done.stderr) < 1500, done.stderr[:300]
 
 

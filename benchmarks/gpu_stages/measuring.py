@@ -17,7 +17,7 @@ def _measured(run: Run, name: str, *depth: str) -> dict[str, Any]:
     run.installed()
     before = smi(*MOVING)
     kept = run.out / name
-    command = (sys.executable, "-m", "roofline.cli", "measure", "--device", "cuda:0", "--quiet", "--timeout", SAMPLES_S)
+    command = (sys.executable, "-m", "roofline", "measure", "--device", "cuda:0", "--quiet", "--timeout", SAMPLES_S)
     done = run.command(*command, "--out", kept, *depth)
     found: dict[str, Any] = {"before": before, "after": smi(*MOVING)}
     unfinished = kept.with_name(f"{name}.partial")
