@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from in_turns import FEWEST
 
+from roofline.machine import IMPLAUSIBLE
 from roofline.units import fmt_percent
 
 RESAMPLES = 4000
 ROOF_MOVED = 0.10  # around the turns: the machine was not the same before and after
-IMPLAUSIBLE = 1.03  # of our roof: no win, but a sign that one of both is wrong
 NOT_JUDGED = "not judged"
 
 Row = Mapping[str, Any]

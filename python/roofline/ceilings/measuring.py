@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..errors import Error, OutOfMemory, Unsupported
 from ..kernel_costs import leave_one_out, problem_of
-from ..machine import Ceiling, EmpiricalRoofline, KernelTime, Machine, SizeCurve
+from ..machine import IMPLAUSIBLE, Ceiling, EmpiricalRoofline, KernelTime, Machine, SizeCurve
 from ..machine.ceiling import vector_operations
 from ..measurement import Policy
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
@@ -21,7 +21,6 @@ from ..measurement.disturbances import clock_hz, disturbed
 from ..measurement.policy import QUICK, THOROUGH
 from ..measurement.probing import fastest
 from ..measurement.progress import Progress, ProgressOption
-from ..measurement.timing import IMPLAUSIBLE
 from ..probes import DEPTHS, Standard, Wanted, standard_problems
 from ..probes.base import DEEPEST, FURTHER, REPORT, ROOFS
 from ..probes.gpu_units import rate

@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import Error
-from ..machine import MOVED
+from ..machine import IMPLAUSIBLE, MOVED
 from ..measurement import Device, Policy, open_device
 from ..measurement.devices import exclusive, provenance
 from ..measurement.probing import Ready, compute_probe
 from ..measurement.progress import Progress, ProgressOption
-from ..measurement.timing import IMPLAUSIBLE
 from ..units import fmt_percent
 from .checks import BUSY, quota_cores
 from .findings import Cure, Library, Report, Run

@@ -14,12 +14,13 @@ from .kernel_time import KernelTime
 from .machine import Machine, load_machines, save_machines
 from .output import marked, require_file, require_replaceable, write_atomically
 from .sanity import TOLERANCE
-from .statistics import FEWEST, MOVED, Summary, bars_name, grouped, modes, summary
+from .statistics import FEWEST, IMPLAUSIBLE, MOVED, Summary, bars_name, grouped, modes, summary
 
 __all__ = [
-    "CACHES", "FEWEST", "LEVELS", "MEMORIES", "MOVED", "RATE_UNITS", "TOLERANCE", "UNVERIFIED", "Ceiling", "EmpiricalRoofline",
-    "Estimate", "Fit", "Given", "IntensityPoint", "KernelTime", "Machine", "Plateau", "SizeCurve", "SizePoint", "Summary",
-    "SustainedSample", "bars_name", "cache_capacity", "cache_level", "curve_capacity", "fit_roofline", "fmt_modes", "fmt_p",
-    "grouped", "held_by", "last_half", "lasting_capacity", "load_machines", "machine_of", "machines_of", "marked", "memory_level",
-    "modes", "own_bytes", "require_file", "require_replaceable", "save_machines", "summary", "to_json", "write_atomically",
+    "CACHES", "FEWEST", "IMPLAUSIBLE", "LEVELS", "MEMORIES", "MOVED", "RATE_UNITS", "TOLERANCE", "UNVERIFIED", "Ceiling",
+    "EmpiricalRoofline", "Estimate", "Fit", "Given", "IntensityPoint", "KernelTime", "Machine", "Plateau", "SizeCurve",
+    "SizePoint", "Summary", "SustainedSample", "bars_name", "cache_capacity", "cache_level", "curve_capacity", "fit_roofline",
+    "fmt_modes", "fmt_p", "grouped", "held_by", "last_half", "lasting_capacity", "load_machines", "machine_of", "machines_of",
+    "marked", "memory_level", "modes", "own_bytes", "require_file", "require_replaceable", "save_machines", "summary", "to_json",
+    "write_atomically",
 ]  # fmt: skip

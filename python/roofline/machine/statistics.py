@@ -16,6 +16,7 @@ MODE_GAP = 0.20  # neighbours in sorted order further apart than this belong to 
 CORRELATED = 0.3  # lag-1 autocorrelation above which samples that follow each other are not independent
 FEWEST = 6  # samples whose median has a 95 % interval: minimum to maximum covers that of n in 1 - 2 ** (1 - n) of all cases
 MOVED = 0.05  # the bracket rule: measurements of a roof further apart than this are two different roofs
+IMPLAUSIBLE = 1.03  # a share of a roof above this is evidence of an error, never a win
 INTERVAL = "95 % interval"
 MODE_SHARE = 0.15  # fewer samples than this share are outliers, not a mode
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported, require_type
 from ..kernel_costs import kernel_costs, untimed
-from ..machine import MOVED, Given, Machine, machine_of
+from ..machine import IMPLAUSIBLE, MOVED, Given, Machine, machine_of
 from ..model import Roofs, bound, machine_roofs, terms_s
 from ..operators import Operator, problem_of
 from ..prediction import Rates, expect, machine_rates
@@ -27,7 +27,6 @@ from .preparing import Prepared, checked_seed, prepare
 from .probing import Ready, roofs_of
 from .tensors import check
 
-IMPLAUSIBLE = 1.03  # of its bracket
 PART = 0.25  # of the last cache, above which a warm set may not stay there in whole
 PAUSE_S = 0.05  # before the second try of a contended measurement; twice as long before each further one
 

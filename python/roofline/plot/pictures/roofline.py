@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from ...counts import by_key
 from ...dtypes import DTYPES, dtype_name
 from ...errors import Error, is_whole
-from ...machine import MEMORIES, Ceiling, Given, Machine, machine_of
+from ...machine import IMPLAUSIBLE, MEMORIES, Ceiling, Given, Machine, machine_of
 from ...model import ridge_flops_per_byte
 from ...operators.scales import one_length, shown_fields
 from ...results import Bracket, Measurement
@@ -25,7 +25,6 @@ from ..given import OwnPoint, Points, own_points
 from ..panels import Point
 from ..roofs import Roof, machine_line, roofs_chart
 
-IMPLAUSIBLE = 1.03  # a share of the bracket above this is evidence of an error, never a win
 DIFFERENT = 0.05  # bracket and ceiling further apart than this are both stated
 GIVEN = "given point"
 CACHES = {"user": "in a state of the caller's"}  # of the caches, where print and file differ
