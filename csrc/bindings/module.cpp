@@ -99,10 +99,9 @@ struct BoundKernel {
 using TensorArgument = std::tuple<std::string, std::shared_ptr<Memory>, std::int64_t, std::string, Shape, Shape, std::string>;
 
 Role role_named(const std::string& role) {
-  if (role == "in") return Role::in;
-  if (role == "out") return Role::out;
-  if (role == "in_out") return Role::in_out;
-  if (role == "constant") return Role::constant;
+  static const std::map<std::string, Role> roles = {
+      {"in", Role::in}, {"out", Role::out}, {"in_out", Role::in_out}, {"constant", Role::constant}};
+  if (const auto found = roles.find(role); found != roles.end()) return found->second;
   throw Error("tensor role must be in, out, in_out or constant, got '" + role + "'");
 }
 

@@ -168,13 +168,9 @@ std::vector<KernelEntry> fma_kernels() {
                                      {DType::int8, int8}, {DType::int16, int16}})
     all.push_back(entry(Kernel<Fma, Device>{"registers", dtype, needs,
                                             "chains in fixed registers; memory is touched at the ends only", registers}));
-  for (const DType dtype : {DType::bf16, DType::int8}) {
-    all.push_back(
-        entry(Kernel<Fma, Device>{"l1_operands", dtype, "amx", "2 x 2 tiles, rows and columns streamed from L1", l1_operands}));
-    all.push_back(entry(
-        Kernel<Fma, Device>{"l2_operands", dtype, "amx", "2 x 2 tiles, rows streamed from L2 and columns from L1", l2_operands}));
-  }
-  return all;
+  const auto tiles = {DType::bf16, DType::int8};
+  return joined({all, kernels_of(tiles, "l1_operands", "amx", "2 x 2 tiles, rows and columns streamed from L1", l1_operands),
+                 kernels_of(tiles, "l2_operands", "amx", "2 x 2 tiles, rows streamed from L2 and columns from L1", l2_operands)});
 }
 
 }  // namespace roofline::cpu

@@ -59,9 +59,8 @@ Bound bind(const MixedIntensity& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> mixed_intensity_kernels() {
-  using K = Kernel<MixedIntensity, Device>;
-  const char* summary = "one range per thread: a tile of vectors is loaded, advanced in registers and summed";
-  return {entry(K{"read", DType::fp32, "", summary, bind}), entry(K{"read", DType::fp64, "", summary, bind})};
+  return kernels_of({DType::fp32, DType::fp64}, "read", "",
+                    "one range per thread: a tile of vectors is loaded, advanced in registers and summed", bind);
 }
 
 }  // namespace roofline::cpu

@@ -94,14 +94,10 @@ Bound loads(const Stream& problem, Device& device) { return bind(problem, device
 }  // namespace
 
 std::vector<KernelEntry> stream_kernels() {
-  using K = Kernel<Stream, Device>;
-  std::vector<KernelEntry> all;
-  for (const DType dtype : {DType::fp32, DType::fp64}) {
-    all.push_back(entry(K{"loads", dtype, "", "one range per thread, loads alone; the last pass sums", loads}));
-    all.push_back(entry(K{"plain", dtype, "", "one range per thread, ordinary loads and stores", plain}));
-    all.push_back(entry(K{"non_temporal", dtype, "", "one range per thread, stores that bypass the caches", non_temporal}));
-  }
-  return all;
+  const auto dtypes = {DType::fp32, DType::fp64};
+  return joined({kernels_of(dtypes, "loads", "", "one range per thread, loads alone; the last pass sums", loads),
+                 kernels_of(dtypes, "plain", "", "one range per thread, ordinary loads and stores", plain),
+                 kernels_of(dtypes, "non_temporal", "", "one range per thread, stores that bypass the caches", non_temporal)});
 }
 
 }  // namespace roofline::cpu
