@@ -359,6 +359,12 @@ double Device::clock_hz() {
   return nanoseconds > 0 ? static_cast<double>(mailbox_->cycles) / nanoseconds * 1e9 : 0;
 }
 
+Bound planned(const std::string& implementation, const Device& device) {
+  Bound bound;
+  bound.plan.set("implementation", implementation + "/" + device.properties().architecture());
+  return bound;
+}
+
 std::shared_ptr<void> workspace(Device& device, std::int64_t size_bytes) {
   void* memory = device.allocate(static_cast<std::size_t>(size_bytes));
   return {memory, [&device](void* p) { device.release(p, 0); }};

@@ -109,8 +109,25 @@ class Device final : public Backend, public Queue {
 // A launch receives the device as its queue.
 inline CUstream_st* stream(Queue& queue) { return static_cast<Device&>(queue).stream(); }
 
+// No steps yet, and a plan that says who computes ("tiled/mma") and on which architecture.
+Bound planned(const std::string& implementation, const Device& device);
+
 // Workspace of a launch: allocated in bind, never in a launch; freed with the last owner. The device outlives every launch.
 std::shared_ptr<void> workspace(Device& device, std::int64_t size_bytes);
+
+// Several workspaces of one kernel, which its steps are to `keep`.
+struct Workspaces {
+  Device& device;
+  std::string what;  // as an error calls them
+  std::int64_t size_bytes = 0;
+  std::vector<std::shared_ptr<void>> kept = {};
+
+  const std::shared_ptr<void>& take(const Shape& shape) {
+    const std::int64_t bytes = product(shape, what);
+    size_bytes += bytes;
+    return kept.emplace_back(workspace(device, bytes));
+  }
+};
 
 // One entry per GPU, or one that says why there is none.
 std::vector<DeviceInfo> list_devices();

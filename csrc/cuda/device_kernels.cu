@@ -29,6 +29,22 @@ template <>
 __device__ __nv_bfloat16 random_value<__nv_bfloat16>(std::uint64_t seed, std::uint64_t i) {
   return __float2bfloat16_rn(static_cast<float>(random_uniform(seed, i)));
 }
+template <DType dtype>
+struct Fp8 {
+  std::uint8_t bits;
+};
+template <>
+__device__ Fp8<DType::fp8_e4m3> random_value<Fp8<DType::fp8_e4m3>>(std::uint64_t seed, std::uint64_t i) {
+  return {to_fp8_e4m3(random_uniform(seed, i))};
+}
+template <>
+__device__ Fp8<DType::fp8_e5m2> random_value<Fp8<DType::fp8_e5m2>>(std::uint64_t seed, std::uint64_t i) {
+  return {to_fp8_e5m2(random_uniform(seed, i))};
+}
+template <>
+__device__ Fp8<DType::fp8_e8m0> random_value<Fp8<DType::fp8_e8m0>>(std::uint64_t seed, std::uint64_t i) {
+  return {random_fp8_e8m0(seed, i)};
+}
 template <>
 __device__ std::int32_t random_value<std::int32_t>(std::uint64_t seed, std::uint64_t i) {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(random_bits(seed, i)));
@@ -48,30 +64,6 @@ __global__ void __launch_bounds__(kFillThreads) fill_kernel(T* out, std::int64_t
   const std::int64_t stride = std::int64_t{gridDim.x} * kFillThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kFillThreads + threadIdx.x; i < elements; i += stride)
     out[i] = random_value<T>(seed, static_cast<std::uint64_t>(i));
-}
-
-struct Fp8E4m3 {
-  std::uint8_t bits;
-};
-template <>
-__device__ Fp8E4m3 random_value<Fp8E4m3>(std::uint64_t seed, std::uint64_t i) {
-  return {to_fp8_e4m3(random_uniform(seed, i))};
-}
-
-struct Fp8E5m2 {
-  std::uint8_t bits;
-};
-template <>
-__device__ Fp8E5m2 random_value<Fp8E5m2>(std::uint64_t seed, std::uint64_t i) {
-  return {to_fp8_e5m2(random_uniform(seed, i))};
-}
-
-struct Fp8E8m0 {
-  std::uint8_t bits;
-};
-template <>
-__device__ Fp8E8m0 random_value<Fp8E8m0>(std::uint64_t seed, std::uint64_t i) {
-  return {random_fp8_e8m0(seed, i)};
 }
 
 template <class T>
@@ -146,9 +138,9 @@ void launch_fill(cudaStream_t stream, void* memory, DType dtype, std::int64_t el
     case DType::int16: return fill<std::int16_t>(stream, memory, elements, seed, sms);
     case DType::int4:
     case DType::nvfp4: return fill<std::int8_t>(stream, memory, size_bytes(dtype, elements), seed, sms);
-    case DType::fp8_e4m3: return fill<Fp8E4m3>(stream, memory, elements, seed, sms);
-    case DType::fp8_e5m2: return fill<Fp8E5m2>(stream, memory, elements, seed, sms);
-    case DType::fp8_e8m0: return fill<Fp8E8m0>(stream, memory, elements, seed, sms);
+    case DType::fp8_e4m3: return fill<Fp8<DType::fp8_e4m3>>(stream, memory, elements, seed, sms);
+    case DType::fp8_e5m2: return fill<Fp8<DType::fp8_e5m2>>(stream, memory, elements, seed, sms);
+    case DType::fp8_e8m0: return fill<Fp8<DType::fp8_e8m0>>(stream, memory, elements, seed, sms);
   }
 }
 

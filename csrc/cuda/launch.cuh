@@ -1,6 +1,8 @@
 // What every plan records of a kernel, read off the compiled kernel itself. Reading it also loads the kernel, outside any gate.
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -10,6 +12,7 @@
 #include "core/kernel.h"
 #include "cuda/check.h"
 #include "cuda/device.h"
+#include "cuda/plan.h"
 
 namespace roofline::cuda {
 
@@ -43,10 +46,13 @@ void allow_shared(const Device& device, F* kernel, std::int64_t shared_bytes) {
   ROOFLINE_CUDA(cudaFuncSetAttribute(of, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
 }
 
-// Whether vectors of 16 bytes can be moved from and to them.
-template <class... Pointers>
-bool aligned(Pointers... pointers) {
-  return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+// of(T{}) with the element type T of a dtype whose arithmetic is in fp32.
+template <class Of>
+Bound by_dtype(DType dtype, Of of) {
+  if (dtype == DType::fp32) return of(float{});
+  if (dtype == DType::fp16) return of(__half{});
+  if (dtype == DType::bf16) return of(__nv_bfloat16{});
+  throw Unsupported("there is no kernel for elements of " + name(dtype));
 }
 
 // prefix: of the step, where a plan has several kernels ("softmax_").

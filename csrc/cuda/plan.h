@@ -10,6 +10,12 @@ constexpr std::int64_t kMaxGridX = 2147483647;  // gridDim.x; y and z end at 655
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
 
+// Whether vectors of 16 bytes can be moved from and to them.
+template <class... Pointers>
+bool aligned(Pointers... pointers) {
+  return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
 // Blocks for `tiles` tiles handed out round-robin: no more than can be resident, none without work.
 constexpr std::int64_t persistent_grid(std::int64_t tiles, int sms, int blocks_per_sm) {
   return std::max<std::int64_t>(1, std::min<std::int64_t>(tiles, std::int64_t{sms} * std::max(blocks_per_sm, 1)));

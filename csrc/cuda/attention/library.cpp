@@ -27,8 +27,7 @@ Bound library(const Attention& problem, Device& device) {
   void* const scores = memory.get();
   void* const p = static_cast<char*>(memory.get()) + scores_bytes;
 
-  Bound bound;
-  bound.plan.set("implementation", "library/" + device.properties().architecture());
+  Bound bound = planned("library", device);
   bound.plan.set("workspace_bytes", Value(workspace_bytes + kScratchBytes));
   bound.plan.set("scores_elements", Value(scores_count));
   const auto multiply = [&](const char* step, const std::string& prefix, GemmProblem gemm) {

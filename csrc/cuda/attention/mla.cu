@@ -2,8 +2,8 @@
 // (sm90a/mla.cu), else by mma.sync.
 //
 // By mma.sync 64 x 8192 keys with 128 heads took an H200 0.90 ms, 163 TFLOP/s, while a warp had scores of 16 rows, and 0.81 ms with
-// those of 32; sums that wait for kSlack and copies with less arithmetic came later and are not timed yet. The intensity of 240
-// FLOP a byte lies at the ridge, but scores go through shared memory, and each step waits three times for the whole block.
+// those of 32, before sums waited for kSlack. The intensity of 240 FLOP a byte lies at the ridge, but scores go through shared
+// memory, and each step waits three times for the whole block.
 #include <cuda_runtime.h>
 
 #include <cmath>

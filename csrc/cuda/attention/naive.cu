@@ -30,8 +30,7 @@ Bound naive(const Attention& problem, Device& device) {
   float* scores = static_cast<float*>(memory.get());
   const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));
 
-  Bound bound;
-  bound.plan.set("implementation", "naive/" + device.properties().architecture());
+  Bound bound = planned("naive", device);
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.plan.set("block_q", kNaiveQueries);
   bound.plan.set("block_kv", kNaiveKeys);

@@ -21,8 +21,7 @@ Bound bind_split(void (*kernel)(Work), Work work, std::int64_t units, std::int64
                       std::to_string(units) + " times " + std::to_string(unit_steps) + "; use a smaller batch");
   work.split = plan_split(units, unit_steps, resident, Shape::kLeastSteps, Shape::kBusy);
 
-  Bound bound;
-  bound.plan.set("implementation", std::string("split_kv/") + Shape::kArithmetic + "/" + gpu.architecture());
+  Bound bound = planned(std::string("split_kv/") + Shape::kArithmetic, device);
   bound.plan.set("query_block", Shape::kRows);
   bound.plan.set("kv_block", Shape::kStepKeys);
   bound.plan.set("kv_buffers", buffers.slots);

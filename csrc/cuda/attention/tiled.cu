@@ -44,8 +44,7 @@ TiledWork tiled_work(const Attention& problem, const Device& device, std::int64_
 template <class Shape, class F>
 Bound launch_tiled(F* kernel, const TiledWork& work, const Device& device, std::int64_t shared_bytes, int kv_buffers,
                    const char* path) {
-  Bound bound;
-  bound.plan.set("implementation", std::string("tiled/") + path + "/" + device.properties().architecture());
+  Bound bound = planned(path, device);
   bound.plan.set("query_block", Shape::kBlockQ);
   bound.plan.set("kv_block", Shape::kBlockKv);
   bound.plan.set("heads_together", work.tiling.heads_per_unit);
@@ -67,7 +66,8 @@ Bound tiled_with(const Attention& problem, Device& device) {
   const Buffers buffers = need_buffers("attention: tiled", Shape::kQueryBytes, Shape::kSlotBytes, Shape::kMostSlots, 2,
                                        gpu.shared_bytes_per_sm, gpu.shared_bytes_per_block);
   work.slots = buffers.slots;
-  return launch_tiled<Shape>(tiled_kernel<T, Shape>, work, device, buffers.shared_bytes, buffers.slots * Shape::kTogether, "mma");
+  return launch_tiled<Shape>(tiled_kernel<T, Shape>, work, device, buffers.shared_bytes, buffers.slots * Shape::kTogether,
+                             "tiled/mma");
 }
 
 template <class T>
@@ -82,7 +82,7 @@ Bound tiled(const Attention& problem, Device& device) {
 template <class Shape>
 Bound fp32_with(const Attention& problem, Device& device) {
   const TiledWork work = tiled_work(problem, device, 4, Shape::kBlockQ);
-  return launch_tiled<Shape>(tiled_fp32_kernel<Shape>, work, device, Shape::kSharedBytes, 0, "fma");
+  return launch_tiled<Shape>(tiled_fp32_kernel<Shape>, work, device, Shape::kSharedBytes, 0, "tiled/fma");
 }
 
 Bound tiled_fp32(const Attention& problem, Device& device) {

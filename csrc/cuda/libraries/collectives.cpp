@@ -243,8 +243,7 @@ Bound bind(const ops::CollectiveOf<pattern>& problem, Device& device) {
   all->synchronise();
   if (pattern == Pattern::all_reduce) all->copy(all->ranks[0].to, all->ranks[0].from, problem.elements * size_bytes(problem.dtype));
 
-  Bound bound;
-  bound.plan.set("implementation", "nccl/" + device.properties().architecture());
+  Bound bound = planned("nccl", device);
   bound.plan.set("library_implementation", "NCCL " + all->world.library.version);
   bound.plan.set("ranks", static_cast<int>(gpus.size()));
   bound.plan.set("workspace_bytes",

@@ -81,11 +81,9 @@ CublasLt open_one(const std::string& file) {
   from.take(library.heuristics, "cublasLtMatmulAlgoGetHeuristic");
   from.take(library.algo_get, "cublasLtMatmulAlgoConfigGetAttribute");
   from.take(library.matmul, "cublasLtMatmul");
-  // 130101 is 13.1.1: major * 10000 + minor * 100 + patch.
-  const std::size_t version = library.get_version();
-  library.version =
-      std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100);
-  if (static_cast<int>(version / 10000) != kMajor)
+  const int version = static_cast<int>(library.get_version());
+  library.version = version_text(version);
+  if (version / 10000 != kMajor)
     throw Unsupported("it is version " + library.version + ", and roofline was built for CUDA " + std::to_string(kMajor));
   library.path = SharedObject::path_of(library.matmul);
   from.keep();

@@ -8,11 +8,6 @@ namespace {
 
 constexpr int kOldest = 21000;  // 2.10.0, the first with bf16
 
-// 22703 is 2.27.3: major * 10000 + minor * 100 + patch, since 2.9.
-std::string version_text(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100);
-}
-
 Nccl open_one(const std::string& file) {
   SharedObject from(file);
   Nccl library;

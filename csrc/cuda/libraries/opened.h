@@ -41,6 +41,11 @@ class Opened {
   std::unique_ptr<Library> library_;
 };
 
+// 130101 is 13.1.1: major * 10000 + minor * 100 + patch, as cuBLASLt and NCCL (since 2.9) tell it.
+inline std::string version_text(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100);
+}
+
 // What `library` gives, or why it cannot be used.
 template <class Library>
 LibraryInfo info_of(const char* name, const Library& (*library)()) {

@@ -20,20 +20,13 @@ using ops::Ffn;
 // Collects the steps. Products share their scratch, since they run one after the other.
 class Steps {
  public:
-  Steps(const Ffn& problem, const char* variant, Device& device) : problem_(problem), device_(device) {
-    bound_.plan.set("implementation", std::string(variant) + "/" + device.properties().architecture());
-    scratch_ = memory({kScratchBytes});
-  }
+  Steps(const Ffn& problem, const char* variant, Device& device)
+      : problem_(problem), bound_(planned(variant, device)), memory_{device, "ffn: workspace"},
+        scratch_(memory_.take({kScratchBytes})) {}
 
-  // Workspace that lives as long as the steps.
-  std::shared_ptr<void> memory(const Shape& shape) {
-    const std::int64_t bytes = product(shape, "ffn: workspace");
-    workspace_bytes_ += bytes;
-    return kept_.emplace_back(workspace(device_, bytes));
-  }
-  std::shared_ptr<void> own(std::shared_ptr<void> other) { return kept_.emplace_back(std::move(other)); }
+  std::shared_ptr<void> own(std::shared_ptr<void> other) { return memory_.kept.emplace_back(std::move(other)); }
   void* hidden(std::int64_t matrices = 1) {
-    return memory({matrices, problem_.rows(), problem_.d_ff, size_bytes(problem_.dtype)}).get();
+    return memory_.take({matrices, problem_.rows(), problem_.d_ff, size_bytes(problem_.dtype)}).get();
   }
 
   void multiply(const char* step, const std::string& prefix, std::int64_t columns, std::int64_t inner, const void* a, const void* b,
@@ -43,7 +36,7 @@ class Steps {
     gemm.a = a, gemm.b = b, gemm.c = c, gemm.activation = activation;
     gemm.choice = Choice::first;
     gemm.scratch = scratch_, gemm.scratch_bytes = kScratchBytes;
-    Gemm planned = plan_gemm(gemm, device_);
+    Gemm planned = plan_gemm(gemm, memory_.device);
     record(bound_.plan, prefix, planned);
     bound_.steps.push_back({step, std::move(planned.launch), planned.entries});
   }
@@ -51,19 +44,17 @@ class Steps {
   void pass(Bound elements) { append(bound_, "activation", std::move(elements)); }
 
   Bound finish(std::int64_t packed_bytes = 0) {
-    bound_.plan.set("workspace_bytes", Value(workspace_bytes_));
+    bound_.plan.set("workspace_bytes", Value(memory_.size_bytes));
     bound_.plan.set("packed_bytes", Value(packed_bytes));
-    keep(bound_, kept_);
+    keep(bound_, memory_.kept);
     return std::move(bound_);
   }
 
  private:
   const Ffn& problem_;
-  Device& device_;
   Bound bound_;
-  std::vector<std::shared_ptr<void>> kept_;
+  Workspaces memory_;  // that lives as long as the steps
   std::shared_ptr<void> scratch_;
-  std::int64_t workspace_bytes_ = 0;
 };
 
 std::int64_t elements(const Ffn& problem) { return problem.rows() * problem.d_ff; }

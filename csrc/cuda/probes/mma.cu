@@ -52,8 +52,7 @@ Bound bind_mma_sync(const Mma& problem, Device& device) {
   const KernelFacts facts = kernel_facts(device, kernel, kMmaThreads);
   const std::int64_t grid = persistent_grid(ceil_div(problem.tiles, kMmaWarps), device.properties().sms, facts.blocks_per_sm);
   const MmaWork work = {problem.a, problem.b, problem.c, problem.tiles, problem.steps, grid};
-  Bound bound;
-  bound.plan.set("implementation", "mma_sync/" + device.properties().architecture());
+  Bound bound = planned("mma_sync", device);
   bound.plan.set("instruction", instruction);
   record(bound.plan, "", facts, grid, kMmaThreads);
   bound.steps.push_back({"mma", launching("mma_kernel", kernel, {grid, kMmaThreads}, work)});
@@ -63,15 +62,12 @@ Bound bind_mma_sync(const Mma& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> mma_kernels() {
-  using K = Kernel<Mma, Device>;
-  std::vector<KernelEntry> all;
-  for (const DType dtype : {DType::fp64, DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::int4, DType::fp8_e4m3})
-    all.push_back(entry(K{"mma_sync", dtype, dtype == DType::fp8_e4m3 ? "sm_89" : "sm_80",
-                          "fragments and sums of a tile in one warp's registers; one load and one store", bind_mma_sync}));
-  for (const DType dtype : {DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::fp8_e4m3})
-    all.push_back(entry(K{"wgmma", dtype, "sm_90a",
-                          "two warpgroups per SM, operands in swizzled shared memory, sums in registers", bind_mma_wgmma}));
-  return all;
+  const char* summary = "fragments and sums of a tile in one warp's registers; one load and one store";
+  return joined({kernels_of({DType::fp64, DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::int4}, "mma_sync", "sm_80",
+                            summary, bind_mma_sync),
+                 kernels_of({DType::fp8_e4m3}, "mma_sync", "sm_89", summary, bind_mma_sync),
+                 kernels_of({DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::fp8_e4m3}, "wgmma", "sm_90a",
+                            "two warpgroups per SM, operands in swizzled shared memory, sums in registers", bind_mma_wgmma)});
 }
 
 }  // namespace roofline::cuda

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/kernel.h"
+#include "cuda/plan.h"
 #include "ops/mma.h"
 
 namespace roofline::cuda {
@@ -27,9 +28,7 @@ inline void check_mma(const ops::Mma& problem, const char* variant, const MmaTil
   if (problem.accumulator != usual && !(halves && problem.accumulator == DType::fp16))
     throw Unsupported(here + name(problem.dtype) + " is accumulated in " + name(usual) + (halves ? " or fp16" : "") + ", not in " +
                       name(problem.accumulator));
-  const auto places = reinterpret_cast<std::uintptr_t>(problem.a) | reinterpret_cast<std::uintptr_t>(problem.b) |
-                      reinterpret_cast<std::uintptr_t>(problem.c);
-  if (places % 16 != 0) throw Unsupported(here + "a, b and c must begin at multiples of 16 bytes");
+  if (!aligned(problem.a, problem.b, problem.c)) throw Unsupported(here + "a, b and c must begin at multiples of 16 bytes");
 }
 
 }  // namespace roofline::cuda

@@ -57,8 +57,7 @@ Bound bind(const PointerChase& problem, Device& device) {
     launch(device);
     device.copy_out(&seen, laid.chase.get(), sizeof seen);
   }
-  Bound bound;
-  bound.plan.set("implementation", "one load a hop/" + device.properties().architecture());
+  Bound bound = planned("one load a hop", device);
   record(bound.plan, "", facts, 1, threads);
   bound.plan.set("cache_operator", near ? "ca" : "cg");
   bound.plan.set("cycles_per_hop", static_cast<double>(seen.cycles) / static_cast<double>(problem.hops));

@@ -29,25 +29,15 @@ StreamKernel with_streams(std::int64_t streams, By by) {
   }
 }
 
-template <class T>
-StreamKernel choose(const Stream& problem, By by) {
-  switch (problem.access) {
-    case Access::read: return with_streams<Access::read, T>(problem.streams, by);
-    case Access::write: return with_streams<Access::write, T>(problem.streams, by);
-    case Access::copy: return with_streams<Access::copy, T>(problem.streams, by);
-    case Access::scale: return with_streams<Access::scale, T>(problem.streams, by);
-    case Access::add: return with_streams<Access::add, T>(problem.streams, by);
-    case Access::triad: return with_streams<Access::triad, T>(problem.streams, by);
-  }
-  throw Error("stream: unknown access");
-}
-
 StreamKernel kernel_for(const Stream& problem, By by) {
-  return problem.dtype == DType::fp64 ? choose<double>(problem, by) : choose<float>(problem, by);
+  return by_access(problem, [&](auto access, auto type) {
+    return with_streams<decltype(access)::value, decltype(type)>(problem.streams, by);
+  });
 }
 
-Bound launched(StreamKernel kernel, const StreamWork& work, std::int64_t grid, int threads, std::shared_ptr<void> memory) {
-  Bound bound;
+Bound launched(const char* path, StreamKernel kernel, const StreamWork& work, std::int64_t grid, int threads,
+               std::shared_ptr<void> memory, const Device& device) {
+  Bound bound = planned(path, device);
   bound.steps.push_back({"stream", launching("stream_kernel", kernel, {grid, threads, 0, std::move(memory)}, work)});
   bound.plan.set("workspace_bytes", Value(sum_workspace(work.sum, grid)));
   return bound;
@@ -64,8 +54,7 @@ Bound by_element(const Stream& problem, Device& device) {
       persistent_grid(ceil_div(problem.elements, kStreamThreads), device.properties().sms, facts.blocks_per_sm);
   std::shared_ptr<void> memory;
   const StreamWork work = work_of(problem, device, grid, memory);
-  Bound bound = launched(kernel, work, grid, kStreamThreads, memory);
-  bound.plan.set("implementation", (problem.stride == 1 ? "scalar/" : "strided/") + device.properties().architecture());
+  Bound bound = launched(problem.stride == 1 ? "scalar" : "strided", kernel, work, grid, kStreamThreads, memory, device);
   record(bound.plan, "", facts, grid, kStreamThreads);
   bound.plan.set("vector_bytes", static_cast<int>(size_bytes(problem.dtype)));
   bound.plan.set("unroll", kUnroll);
@@ -102,8 +91,7 @@ Bound by_vector(const Stream& problem, Device& device) {
   std::shared_ptr<void> memory;
   StreamWork work = work_of(problem, device, grid, memory);
   work.plan = plan_stream(problem.elements, element, aligned(problem), streams, round, kStreamThreads, grid);
-  Bound bound = launched(kernel, work, grid, kStreamThreads, memory);
-  bound.plan.set("implementation", "plain/" + device.properties().architecture());
+  Bound bound = launched("plain", kernel, work, grid, kStreamThreads, memory, device);
   record(bound.plan, "", facts, grid, kStreamThreads);
   bound.plan.set("vector_bytes", aligned(problem) ? 16 : static_cast<int>(element));
   bound.plan.set("unroll", round);
@@ -111,23 +99,12 @@ Bound by_vector(const Stream& problem, Device& device) {
   return bound;
 }
 
-using TileKernel = void (*)(StreamWork, unsigned);
-
-template <class T>
-TileKernel choose_tile(Access access) {
-  switch (access) {
-    case Access::read: break;
-    case Access::write: return tile_kernel<Access::write, T>;
-    case Access::copy: return tile_kernel<Access::copy, T>;
-    case Access::scale: return tile_kernel<Access::scale, T>;
-    case Access::add: return tile_kernel<Access::add, T>;
-    case Access::triad: return tile_kernel<Access::triad, T>;
-  }
-  throw Error("stream: unknown access");
-}
-
 Bound by_tile(const Stream& problem, Device& device) {
-  const TileKernel kernel = problem.dtype == DType::fp64 ? choose_tile<double>(problem.access) : choose_tile<float>(problem.access);
+  using TileKernel = void (*)(StreamWork, unsigned);
+  const auto kernel = by_access(problem, [](auto access, auto type) -> TileKernel {
+    if constexpr (decltype(access)::value == Access::read) throw Error("stream: read stores no tiles");
+    else return tile_kernel<decltype(access)::value, decltype(type)>;
+  });
   const KernelFacts facts = kernel_facts(device, kernel, kTileThreads);
   const int vectors = problem.reads_b() ? kTileVectors<Access::triad> : kTileVectors<Access::copy>;
   const std::int64_t element = size_bytes(problem.dtype);
@@ -135,8 +112,7 @@ Bound by_tile(const Stream& problem, Device& device) {
   StreamWork work = work_of(problem, device, 0, memory);
   work.plan = plan_stream(problem.elements, element, aligned(problem), 1, vectors, kTileThreads, 1);
   const std::int64_t tiles = ceil_div(problem.elements * element, std::int64_t{16} * kTileThreads * vectors);
-  Bound bound;
-  bound.plan.set("implementation", "plain/" + device.properties().architecture());
+  Bound bound = planned("plain", device);
   record(bound.plan, "", facts, tiles, kTileThreads);
   bound.plan.set("vector_bytes", aligned(problem) ? 16 : static_cast<int>(element));
   bound.plan.set("unroll", vectors);
@@ -173,8 +149,7 @@ Bound cached(const Stream& problem, Device& device) {
   std::shared_ptr<void> memory;
   StreamWork work = work_of(problem, device, grid, memory);
   work.plan = plan_stream(problem.elements, 4, aligned(problem), 1, kCachedUnroll, kCachedThreads, grid);
-  Bound bound = launched(kernel, work, grid, kCachedThreads, memory);
-  bound.plan.set("implementation", "cached/" + device.properties().architecture());
+  Bound bound = launched("cached", kernel, work, grid, kCachedThreads, memory, device);
   record(bound.plan, "", facts, grid, kCachedThreads);
   bound.plan.set("bytes_per_sm", Value(ceil_div(work.plan.vectors, grid) * 16));
   return bound;

@@ -9,20 +9,6 @@ namespace roofline::cuda {
 namespace {
 
 using ops::Stream;
-using BulkKernel = void (*)(BulkWork);
-
-template <class T>
-BulkKernel choose(Access access) {
-  switch (access) {
-    case Access::read: return bulk_kernel<Access::read, T>;
-    case Access::write: break;
-    case Access::copy: return bulk_kernel<Access::copy, T>;
-    case Access::scale: return bulk_kernel<Access::scale, T>;
-    case Access::add: return bulk_kernel<Access::add, T>;
-    case Access::triad: return bulk_kernel<Access::triad, T>;
-  }
-  throw Error("stream: unknown access");
-}
 
 Bound bulk(const Stream& problem, Device& device) {
   refuse_for_cpus(problem);
@@ -37,7 +23,11 @@ Bound bulk(const Stream& problem, Device& device) {
   if (work.tile_bytes == 0)
     throw Unsupported("stream: " + std::to_string(problem.in_flight_bytes) + " bytes in flight do not fit the " +
                       std::to_string(shared) + " bytes of shared memory of an SM; use a smaller in_flight_bytes");
-  const BulkKernel kernel = problem.dtype == DType::fp64 ? choose<double>(problem.access) : choose<float>(problem.access);
+  using BulkKernel = void (*)(BulkWork);
+  const auto kernel = by_access(problem, [](auto access, auto type) -> BulkKernel {
+    if constexpr (decltype(access)::value == Access::write) throw Error("stream: write brings no tiles");
+    else return bulk_kernel<decltype(access)::value, decltype(type)>;
+  });
   // So much that no more than kBulkBlocks blocks find room.
   const auto shared_bytes = static_cast<std::size_t>(shared / kBulkBlocks - kBulkReserve);
   allow_shared(device, kernel, static_cast<std::int64_t>(shared_bytes));
@@ -51,8 +41,7 @@ Bound bulk(const Stream& problem, Device& device) {
   std::shared_ptr<void> memory;
   work.stream = work_of(problem, device, grid, memory);
 
-  Bound bound;
-  bound.plan.set("implementation", "bulk/" + device.properties().architecture());
+  Bound bound = planned("bulk", device);
   record(bound.plan, "", facts, grid, kBulkThreads);
   bound.plan.set("tile_bytes", work.tile_bytes);
   bound.plan.set("in_flight_bytes", Value(std::int64_t{work.tile_bytes} * arrays * kBulkBlocks));
@@ -89,8 +78,7 @@ Bound shared(const Stream& problem, Device& device) {
   allow_shared(device, shared_kernel, chunk);
   const KernelFacts facts = kernel_facts(device, shared_kernel, kSharedThreads, static_cast<std::size_t>(chunk));
 
-  Bound bound;
-  bound.plan.set("implementation", "shared/" + device.properties().architecture());
+  Bound bound = planned("shared", device);
   record(bound.plan, "", facts, grid, kSharedThreads);
   bound.plan.set("bytes_per_sm", Value(own));
   bound.plan.set("workspace_bytes", Value(sum_workspace(work.sum, grid)));

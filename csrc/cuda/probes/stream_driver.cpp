@@ -16,8 +16,7 @@ Bound driver(const Stream& problem, Device& device) {
   if (problem.access != Stream::Access::copy) throw Unsupported("stream: the driver copies only; use access copy, or plain");
   if (problem.in_flight_bytes != 0) throw Unsupported("stream: the driver chooses its bytes in flight; leave in_flight_bytes 0");
   const auto size = static_cast<std::size_t>(problem.elements * size_bytes(problem.dtype));
-  Bound bound;
-  bound.plan.set("implementation", "driver/" + device.properties().architecture());
+  Bound bound = planned("driver", device);
   bound.steps.push_back({"stream", [=](Queue& queue) {
                            for (std::int64_t pass = 0; pass < problem.passes; ++pass)
                              ROOFLINE_CUDA(cudaMemcpyAsync(problem.c, problem.a, size, cudaMemcpyDeviceToDevice, stream(queue)));

@@ -14,6 +14,7 @@
 #include "cuda/device.h"
 #include "cuda/device_kernels.h"
 #include "cuda/kernels.h"
+#include "cuda/plan.h"
 #include "ops/transfer.h"
 
 namespace roofline::cuda {
@@ -191,7 +192,7 @@ Bound peer_copy(const PeerCopy& problem, Device& device, bool kernel) {
   if (kernel && !access)
     throw Unsupported("peer_copy: " + device.name() + " cannot reach the memory of GPU " + std::to_string(peer) +
                       " itself; use the variant copy_engine");
-  if (kernel && (reinterpret_cast<std::uintptr_t>(problem.a) | reinterpret_cast<std::uintptr_t>(problem.c)) % 16 != 0)
+  if (kernel && !aligned(problem.a, problem.c))
     throw Unsupported("peer_copy: the kernel needs tensors at multiples of 16 bytes; use the variant copy_engine");
   Route route{[=] { return on_peer(size, peer, own); }, nullptr, nullptr};
   if (kernel) {

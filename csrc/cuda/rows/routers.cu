@@ -29,8 +29,7 @@ Bound topk(const ops::Topk& problem, const void* bias, Device& device) {
                          problem.experts % Pack<T>::kLanes == 0 && aligned(problem.logits)};
   // Renormalised weights need the exponentials of the chosen alone; picking takes those of all.
   const bool of_all = !plan.listed || Sigmoid || !problem.renormalise;
-  Bound bound;
-  bound.plan.set("implementation", (plan.listed ? "listed/" : "picked/") + device.properties().architecture());
+  Bound bound = planned(plan.listed ? "listed" : "picked", device);
   record(bound.plan, "", facts, grid, kTopkThreads);
   bound.plan.set("lanes_per_token", plan.lanes);
   bound.plan.set("vector_bytes", plan.listed && work.vectors ? 16 : static_cast<int>(sizeof(T)));
@@ -42,14 +41,12 @@ Bound topk(const ops::Topk& problem, const void* bias, Device& device) {
   return bound;
 }
 
-template <class T>
 Bound topk_softmax(const ops::TopkSoftmax& problem, Device& device) {
-  return topk<T, false>(problem, nullptr, device);
+  return by_dtype(problem.dtype, [&](auto type) { return topk<decltype(type), false>(problem, nullptr, device); });
 }
 
-template <class T>
 Bound topk_sigmoid(const ops::TopkSigmoid& problem, Device& device) {
-  return topk<T, true>(problem, problem.bias, device);
+  return by_dtype(problem.dtype, [&](auto type) { return topk<decltype(type), true>(problem, problem.bias, device); });
 }
 
 constexpr const char* kRouter =
@@ -57,14 +54,7 @@ constexpr const char* kRouter =
 
 }  // namespace
 
-std::vector<KernelEntry> topk_softmax_kernels() {
-  return floating_kernels<ops::TopkSoftmax>("fused", kRouter, topk_softmax<float>, topk_softmax<__half>,
-                                            topk_softmax<__nv_bfloat16>);
-}
-
-std::vector<KernelEntry> topk_sigmoid_kernels() {
-  return floating_kernels<ops::TopkSigmoid>("fused", kRouter, topk_sigmoid<float>, topk_sigmoid<__half>,
-                                            topk_sigmoid<__nv_bfloat16>);
-}
+std::vector<KernelEntry> topk_softmax_kernels() { return floating_kernels("fused", kRouter, topk_softmax); }
+std::vector<KernelEntry> topk_sigmoid_kernels() { return floating_kernels("fused", kRouter, topk_sigmoid); }
 
 }  // namespace roofline::cuda

@@ -48,8 +48,7 @@ Bound bind_rows(const char* variant, const char* step, const ops::Rows& problem,
   const KernelFacts facts = kernel_facts(device, kernel, plan.threads);
   const std::int64_t tiles = ceil_div(problem.rows, plan.rows_per_block());
   const std::int64_t grid = plan.kept ? passing_grid(tiles) : persistent_grid(tiles, device.properties().sms, facts.blocks_per_sm);
-  Bound bound;
-  bound.plan.set("implementation", std::string(variant) + (plan.kept ? "_kept/" : "_looped/") + device.properties().architecture());
+  Bound bound = planned(std::string(variant) + (plan.kept ? "_kept" : "_looped"), device);
   record(bound.plan, "", facts, grid, plan.threads);
   bound.plan.set("threads_per_row", plan.team);
   bound.plan.set("vector_bytes", chosen.work.vectors ? 16 : static_cast<int>(size_bytes(problem.dtype)));
@@ -105,8 +104,7 @@ template <class T>
 Bound softmax_of_clusters(const ops::Softmax& problem, Device& device, const ClusterLaunch<T>& launch) {
   const auto kernel = softmax_cluster<T>;
   const int threads = launch.plan.threads;
-  Bound bound;
-  bound.plan.set("implementation", "fused_cluster/" + device.properties().architecture());
+  Bound bound = planned("fused_cluster", device);
   record(bound.plan, "", kernel_facts(device, kernel, threads, static_cast<std::size_t>(launch.plan.shared_bytes)), launch.grid,
          threads);
   bound.plan.set("blocks_per_cluster", launch.plan.blocks);
@@ -180,10 +178,7 @@ Bound probabilities(const Probabilities& problem, Device& device) {
 }  // namespace
 
 Bound bind_probabilities(const Probabilities& problem, Device& device) {
-  if (problem.dtype == DType::fp32) return probabilities<float>(problem, device);
-  if (problem.dtype == DType::fp16) return probabilities<__half>(problem, device);
-  if (problem.dtype == DType::bf16) return probabilities<__nv_bfloat16>(problem, device);
-  throw Unsupported("attention: there are no probabilities in " + name(problem.dtype));
+  return by_dtype(problem.dtype, [&](auto type) { return probabilities<decltype(type)>(problem, device); });
 }
 
 std::vector<KernelEntry> softmax_kernels() {

@@ -8,6 +8,17 @@
 namespace roofline::cuda {
 namespace {
 
+// items: that a thread takes one at a time, the next a grid further on. bytes: of one access.
+template <class Kernel>
+std::int64_t plan_items(Bound& bound, const Device& device, Kernel* kernel, std::int64_t items, std::size_t bytes) {
+  const KernelFacts facts = kernel_facts(device, kernel, kElementThreads);
+  const std::int64_t grid = persistent_grid(ceil_div(items, kElementThreads), device.properties().sms, facts.blocks_per_sm);
+  record(bound.plan, "", facts, grid, kElementThreads);
+  bound.plan.set("vector_bytes", static_cast<int>(bytes));
+  bound.plan.set("workspace_bytes", 0);
+  return grid;
+}
+
 template <class T>
 Bound rope(const ops::Rope& problem, Device& device) {
   const std::int64_t half = problem.head_dim / 2;
@@ -21,10 +32,9 @@ Bound rope(const ops::Rope& problem, Device& device) {
   constexpr int kLanes = Pack<T>::kLanes;
   const bool vectors = half % kLanes == 0 && aligned(problem.q, problem.k, problem.cos, problem.sin);
   const auto kernel = vectors ? rope_kernel<T, kLanes> : rope_kernel<T, 1>;
-  const KernelFacts facts = kernel_facts(device, kernel, kElementThreads);
   const std::int64_t parts = half / (vectors ? kLanes : 1), per_token = (problem.heads + problem.kv_heads) * parts;
-  const std::int64_t grid = persistent_grid(ceil_div(problem.tokens() * per_token, kElementThreads), device.properties().sms,
-                                            facts.blocks_per_sm);
+  Bound bound = planned("fused", device);
+  const std::int64_t grid = plan_items(bound, device, kernel, problem.tokens() * per_token, vectors ? 16 : sizeof(T));
   RopeWork work{};
   work.cos = {const_cast<void*>(problem.cos), problem.table_dtype};
   work.sin = {const_cast<void*>(problem.sin), problem.table_dtype};
@@ -36,11 +46,6 @@ Bound rope(const ops::Rope& problem, Device& device) {
   work.per_token = Divisor(static_cast<int>(per_token));
   work.step_tokens = grid * kElementThreads / per_token;
   work.step_items = static_cast<int>(grid * kElementThreads % per_token);
-  Bound bound;
-  bound.plan.set("implementation", "fused/" + device.properties().architecture());
-  record(bound.plan, "", facts, grid, kElementThreads);
-  bound.plan.set("vector_bytes", vectors ? 16 : static_cast<int>(sizeof(T)));
-  bound.plan.set("workspace_bytes", 0);
   bound.steps.push_back({"rope", launching("rope_kernel", kernel, {grid, kElementThreads}, static_cast<T*>(problem.q),
                                            static_cast<T*>(problem.k), work)});
   return bound;
@@ -49,14 +54,8 @@ Bound rope(const ops::Rope& problem, Device& device) {
 template <class Word>
 Bound gather(const ops::Embedding& problem, Device& device, std::int64_t words) {
   const auto kernel = embedding_kernel<Word>;
-  const KernelFacts facts = kernel_facts(device, kernel, kElementThreads);
-  const std::int64_t tiles = ceil_div(problem.tokens * words, std::int64_t{kElementThreads} * kCopyUnroll);
-  const std::int64_t grid = persistent_grid(tiles, device.properties().sms, facts.blocks_per_sm);
-  Bound bound;
-  bound.plan.set("implementation", "fused/" + device.properties().architecture());
-  record(bound.plan, "", facts, grid, kElementThreads);
-  bound.plan.set("vector_bytes", static_cast<int>(sizeof(Word)));
-  bound.plan.set("workspace_bytes", 0);
+  Bound bound = planned("fused", device);
+  const std::int64_t grid = plan_items(bound, device, kernel, ceil_div(problem.tokens * words, kCopyUnroll), sizeof(Word));
   bound.steps.push_back({"embedding", launching("embedding_kernel", kernel, {grid, kElementThreads},
                                                 static_cast<const std::int32_t*>(problem.ids),
                                                 static_cast<const Word*>(problem.table), static_cast<Word*>(problem.out),
@@ -64,37 +63,35 @@ Bound gather(const ops::Embedding& problem, Device& device, std::int64_t words) 
   return bound;
 }
 
-Bound embedding(const ops::Embedding& problem, Device& device) {
+template <class T, int Width>
+Bound combine(const Combine& problem, Device& device) {
+  const auto kernel = combine_kernel<T, Width>;
+  const CombineWork work = {problem.places,          problem.gates,     problem.tokens,
+                            problem.d_model / Width, problem.per_token, problem.routed};
+  Bound bound;
+  const std::int64_t grid = plan_items(bound, device, kernel, work.tokens * work.parts, Width * sizeof(T));
+  bound.steps.push_back({"combine", launching("combine_kernel", kernel, {grid, kElementThreads},
+                                              static_cast<const T*>(problem.rows), static_cast<T*>(problem.out), work)});
+  return bound;
+}
+
+}  // namespace
+
+Bound bind_embedding(const ops::Embedding& problem, Device& device) {
   const std::int64_t row_bytes = problem.d_model * size_bytes(problem.dtype);
   if (row_bytes % 16 == 0 && aligned(problem.table, problem.out)) return gather<uint4>(problem, device, row_bytes / 16);
   if (size_bytes(problem.dtype) == 4) return gather<std::uint32_t>(problem, device, problem.d_model);
   return gather<std::uint16_t>(problem, device, problem.d_model);
 }
 
-template <class T, int Width>
-Bound combine(const Combine& problem, Device& device) {
-  const auto kernel = combine_kernel<T, Width>;
-  const KernelFacts facts = kernel_facts(device, kernel, kElementThreads);
-  const CombineWork work = {problem.places,          problem.gates,     problem.tokens,
-                            problem.d_model / Width, problem.per_token, problem.routed};
-  const std::int64_t grid =
-      persistent_grid(ceil_div(work.tokens * work.parts, kElementThreads), device.properties().sms, facts.blocks_per_sm);
-  Bound bound;
-  record(bound.plan, "", facts, grid, kElementThreads);
-  bound.plan.set("vector_bytes", static_cast<int>(Width * sizeof(T)));
-  bound.steps.push_back({"combine", launching("combine_kernel", kernel, {grid, kElementThreads},
-                                              static_cast<const T*>(problem.rows), static_cast<T*>(problem.out), work)});
-  return bound;
+Bound bind_combine(const Combine& problem, Device& device) {
+  return by_dtype(problem.dtype, [&](auto type) {
+    using T = decltype(type);
+    constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
+    const bool vectors = problem.d_model % kLanes == 0 && aligned(problem.rows, problem.out);
+    return vectors ? combine<T, kLanes>(problem, device) : combine<T, 1>(problem, device);
+  });
 }
-
-template <class T>
-Bound combine(const Combine& problem, Device& device) {
-  constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
-  if (problem.d_model % kLanes == 0 && aligned(problem.rows, problem.out)) return combine<T, kLanes>(problem, device);
-  return combine<T, 1>(problem, device);
-}
-
-}  // namespace
 
 std::vector<KernelEntry> rope_kernels() {
   return floating_kernels<ops::Rope>(
@@ -103,18 +100,9 @@ std::vector<KernelEntry> rope_kernels() {
       rope<float>, rope<__half>, rope<__nv_bfloat16>);
 }
 
-Bound bind_embedding(const ops::Embedding& problem, Device& device) { return embedding(problem, device); }
-
-Bound bind_combine(const Combine& problem, Device& device) {
-  if (problem.dtype == DType::fp32) return combine<float>(problem, device);
-  if (problem.dtype == DType::fp16) return combine<__half>(problem, device);
-  if (problem.dtype == DType::bf16) return combine<__nv_bfloat16>(problem, device);
-  throw Unsupported("combine: there is no kernel for " + name(problem.dtype));
-}
-
 std::vector<KernelEntry> embedding_kernels() {
-  return floating_kernels<ops::Embedding>(
-      "fused", "persistent blocks, 128-bit accesses; a row of the table is read and written for each token", embedding);
+  return floating_kernels(
+      "fused", "persistent blocks, 128-bit accesses; a row of the table is read and written for each token", bind_embedding);
 }
 
 }  // namespace roofline::cuda
