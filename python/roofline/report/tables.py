@@ -28,8 +28,8 @@ NEAR = 0.5  # a roof that allows at least this share of the limiting roof's time
 SLOWER = 0.95  # of a default's time: another variant that takes less is said to be faster
 TOLD_S, TOLD_JOINS = 1e-12, 1e-3  # costs of a kernel below these are told as 0
 KERNELS = (
-    "Measured over expected time of the parts, and what is added to it, from standard problems. joins: how long threads wait "
-    "for each other inside the kernel, over the time of its launches."
+    "Measured over expected time of the parts, and what is added to it, from standard problems; what these do not tell is as "
+    "a CPU's kernels usually have it. joins: how long threads wait for each other inside the kernel, over the time of its launches."
 )
 
 
