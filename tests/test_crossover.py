@@ -39,7 +39,7 @@ def test_never() -> None:
     [
         (["softmax", "--machine", "H100"], "its intensity grows with none of rows, tokens, batch, seq_q"),
         (["ffn", "--machine", "H100", "--over", "heads"], "ffn has no field 'heads'; it has batch"),
-        (["bmm", "--machine", "H100", "--over", "batch"], "not proportional to batch"),
+        (["bmm", "--machine", "H100", "--over", "batch"], "its FLOPs must be proportional to it"),
         (["ffn", "--machine", "H1"], "no datasheet of 'H1'"),
         (["ffn"], "--machine"),
     ],
