@@ -63,10 +63,11 @@ struct Powers {
   static constexpr bool kFused = kLanes > 1;
   Vec factor, base;
 
-  __attribute__((always_inline)) explicit Powers(float top) {
-    const float by = kFused && !(__builtin_fabsf(top) < 0x1p30f) ? 1.0f : 1.44269504f;
-    factor = set1(by), base = set1(kFused ? -top * by : top);
-  }
+  // top: of any number of rows.
+  __attribute__((always_inline)) explicit Powers(Vec top)
+      : factor(kFused ? select_less(abs(top), set1(0x1p30f), set1(1.44269504f), set1(1)) : set1(1.44269504f)),
+        base(kFused ? mul(sub(zero(), top), factor) : top) {}
+  __attribute__((always_inline)) Powers(float by, float from) : factor(set1(by)), base(set1(from)) {}
   __attribute__((always_inline)) Vec operator()(Vec x) const { return kFused ? fma(x, factor, base) : mul(sub(x, base), factor); }
 };
 

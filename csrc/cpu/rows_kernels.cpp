@@ -12,9 +12,14 @@
 namespace roofline::cpu {
 namespace {
 
-// top[r]: the largest of the first `of` elements of row r. Inlined, this short pass would be compiled for each kind of stores.
+// [r]: Powers of row r.
+struct PowersOfRows {
+  float factor[kLanes], base[kLanes];
+};
+
+// Powers of the largest of the first `of` elements of each row. Inlined, this short pass would be compiled for each kind of stores.
 template <class T>
-[[gnu::noinline, gnu::noclone]] void find_tops(const T* x, std::int64_t columns, int rows, std::int64_t of, float* top) {
+[[gnu::noinline, gnu::noclone]] void find_tops(const T* x, std::int64_t columns, int rows, std::int64_t of, PowersOfRows& found) {
   using V = VecOf<T>;
   constexpr auto kHigher = [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); };
   Vec of_row[kLanes];
@@ -26,15 +31,16 @@ template <class T>
     of_row[r] = top_of(each(kHigher, high[0], high[1]));
   }
   for (int r = rows; r > 1 && r < kLanes; ++r) of_row[r] = of_row[0];
-  store(top, rows == 1 ? set1(reduce_max(of_row[0])) : reduce_max(of_row));
+  const Powers powers(rows == 1 ? set1(reduce_max(of_row[0])) : reduce_max(of_row));
+  store(found.factor, powers.factor), store(found.base, powers.base);
 }
 
-// Lane r: the sum of e^(x - top[r]) over row r, which is kept. Each step (i, n) calls beside(r)(i, n) before it keeps its results.
+// Lane r: the sum of e^(x - top) over row r, which is kept. Each step (i, n) calls beside(r)(i, n) before it keeps its results.
 template <class V, class T, class Beside>
-ROOFLINE_INLINE Vec sum_powers(const T* x, std::int64_t columns, float* kept, std::int64_t stride, int rows, const float* top,
+ROOFLINE_INLINE Vec sum_powers(const T* x, std::int64_t columns, float* kept, std::int64_t stride, int rows, const PowersOfRows& of,
                                Beside beside) {
   return totals<V, 1, 2>(rows, columns, [&](int r) __attribute__((always_inline)) {
-    return [from = x + r * columns, to = kept + r * stride, powers = Powers(top[r]), also = beside(r)](
+    return [from = x + r * columns, to = kept + r * stride, powers = Powers(of.factor[r], of.base[r]), also = beside(r)](
                auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
       const V e = exp2_of<T, true>(each([&](Vec a) __attribute__((always_inline)) { return powers(a); },
                                         take<V>(from + i, n, -kInfinity)));
@@ -49,9 +55,9 @@ ROOFLINE_INLINE Vec sum_powers(const T* x, std::int64_t columns, float* kept, st
 template <class V, class T>
 [[gnu::noinline, gnu::noclone]] void sum_powers_of_all(const T* x, std::int64_t columns, float* kept, std::int64_t stride, int rows,
                                                        float* sums) {
-  float top[kLanes];
-  find_tops(x, columns, rows, columns, top);
-  store(sums, sum_powers<V>(x, columns, kept, stride, rows, top, kNoneBeside));
+  PowersOfRows of;
+  find_tops(x, columns, rows, columns, of);
+  store(sums, sum_powers<V>(x, columns, kept, stride, rows, of, kNoneBeside));
 }
 
 // Two passes over rows: e^(x - top), kept in cache, and their sums; the quotients. The maximum of a row's first elements serves as
@@ -68,12 +74,14 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
   const auto kept = [=](std::int64_t row, int r) __attribute__((always_inline)) {
     return scratch ? scratch + r * stride : reinterpret_cast<float*>(y) + (row + r) * stride;  // without scratch y is of fp32
   };
+  const std::int64_t few = least(columns, 2 * kLanes);
+  PowersOfRows powers;
+  if (rows > 0) find_tops(x, columns, static_cast<int>(least(most, rows)), few, powers);
   float scale[kLanes] = {};
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
     const T* const block = x + row * columns;
-    float top[kLanes], sums[kLanes];
-    find_tops(block, columns, some, least(columns, 2 * kLanes), top);
-    store(sums, sum_powers<V>(block, columns, kept(row, 0), stride, some, top, [&](int r) __attribute__((always_inline)) {
+    float sums[kLanes];
+    store(sums, sum_powers<V>(block, columns, kept(row, 0), stride, some, powers, [&](int r) __attribute__((always_inline)) {
             return [=, from = block + r * columns, also = beside(r)](std::int64_t i, int n) __attribute__((always_inline)) {
               fetch(from + step + i, n);
               if constexpr (NonTemporal) fetch<1>(from + i, n, 4 * kNearBytes);
@@ -81,6 +89,8 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
             };
           }));
     rest();
+    // While the sums are worked out: the next block has been fetched by now.
+    if (row + most < rows) find_tops(block + step, columns, static_cast<int>(least(most, rows - row - most)), few, powers);
     if (bits_at_least(set1(kMostSum), load(sums)) != (std::uint32_t{1} << kLanes) - 1)
       sum_powers_of_all<V>(block, columns, kept(row, 0), stride, some, sums);
     store(scale, div(set1(1), load(sums)));

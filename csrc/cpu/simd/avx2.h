@@ -144,18 +144,6 @@ ROOFLINE_INLINE float reduce_add(Vec a) {
   x = _mm_add_ps(x, _mm_movehl_ps(x, x));
   return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
 }
-// Lane i is the sum of row i.
-ROOFLINE_INLINE Vec reduce_add(const Vec (&rows)[kLanes]) {
-  Vec pairs[4], quads[2];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i)
-    pairs[i] = add(_mm256_unpacklo_ps(rows[2 * i], rows[2 * i + 1]), _mm256_unpackhi_ps(rows[2 * i], rows[2 * i + 1]));
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i)
-    quads[i] = add(_mm256_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0x44),
-                   _mm256_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0xEE));
-  return add(_mm256_permute2f128_ps(quads[0], quads[1], 0x20), _mm256_permute2f128_ps(quads[0], quads[1], 0x31));
-}
 ROOFLINE_INLINE float reduce_max(Vec a) {
   __m128 x = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   x = _mm_max_ps(x, _mm_movehl_ps(x, x));

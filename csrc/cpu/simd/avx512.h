@@ -204,22 +204,6 @@ ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
 }
 
 ROOFLINE_INLINE float reduce_add(Vec a) { return _mm512_reduce_add_ps(a); }
-// Lane i is the sum of row i.
-ROOFLINE_INLINE Vec reduce_add(const Vec (&rows)[kLanes]) {
-  Vec pairs[8], quads[4], octets[2];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i)
-    pairs[i] = add(_mm512_unpacklo_ps(rows[2 * i], rows[2 * i + 1]), _mm512_unpackhi_ps(rows[2 * i], rows[2 * i + 1]));
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i)
-    quads[i] = add(_mm512_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0x44),
-                   _mm512_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0xEE));
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i)
-    octets[i] = add(_mm512_shuffle_f32x4(quads[2 * i], quads[2 * i + 1], 0x88),
-                    _mm512_shuffle_f32x4(quads[2 * i], quads[2 * i + 1], 0xDD));
-  return add(_mm512_shuffle_f32x4(octets[0], octets[1], 0x88), _mm512_shuffle_f32x4(octets[0], octets[1], 0xDD));
-}
 ROOFLINE_INLINE float reduce_max(Vec a) { return _mm512_reduce_max_ps(a); }
 
 ROOFLINE_INLINE __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1); }

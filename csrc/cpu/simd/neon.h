@@ -118,6 +118,7 @@ ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
 
 ROOFLINE_INLINE float reduce_add(Vec a) { return vaddvq_f32(a); }
 // Lane i is the sum of row i.
+#define ROOFLINE_REDUCE_ADD
 ROOFLINE_INLINE Vec reduce_add(const Vec (&rows)[kLanes]) {
   return vpaddq_f32(vpaddq_f32(rows[0], rows[1]), vpaddq_f32(rows[2], rows[3]));
 }

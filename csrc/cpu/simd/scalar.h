@@ -104,7 +104,6 @@ ROOFLINE_INLINE void interleave(Vec, Vec, Vec&, Vec&) {}
 ROOFLINE_INLINE void transpose(Vec (&)[kLanes]) {}
 
 ROOFLINE_INLINE float reduce_add(Vec a) { return a; }
-ROOFLINE_INLINE Vec reduce_add(const Vec (&rows)[kLanes]) { return rows[0]; }
 ROOFLINE_INLINE float reduce_max(Vec a) { return a; }
 // The first n lanes, 0 <= n <= kLanes; the others come from `other`, and their memory is not touched.
 ROOFLINE_INLINE Vec load_partial(const float* p, int n, Vec other) { return n ? *p : other; }

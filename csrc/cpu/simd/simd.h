@@ -134,17 +134,25 @@ ROOFLINE_INLINE Vec gather(const float* p, Vec which) {
 }
 #endif
 
-// Lane i is the largest of row i.
-ROOFLINE_INLINE Vec reduce_max(const Vec (&rows)[kLanes]) {
-  Vec columns[kLanes];
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) columns[i] = rows[i];
-  transpose(columns);
-#pragma GCC unroll 4
-  for (int width = kLanes / 2; width > 0; width /= 2)
+// Lane i: what f makes of the lanes of row i, two at a time.
+template <int Level = 0, int Rows, class F>
+ROOFLINE_INLINE Vec reduce(const Vec (&rows)[Rows], F f) {
+  if constexpr (Rows == 1) {
+    return rows[0];
+  } else {
+    Vec half[Rows / 2], low, high;
 #pragma GCC unroll 8
-    for (int i = 0; i < width; ++i) columns[i] = max(columns[i], columns[i + width]);
-  return columns[0];
+    for (int i = 0; i < Rows / 2; ++i) interleave<Level>(rows[2 * i], rows[2 * i + 1], low, high), half[i] = f(low, high);
+    return reduce<Level + 1>(half, f);
+  }
+}
+#if !defined(ROOFLINE_REDUCE_ADD)
+ROOFLINE_INLINE Vec reduce_add(const Vec (&rows)[kLanes]) {
+  return reduce(rows, [](Vec a, Vec b) __attribute__((always_inline)) { return add(a, b); });
+}
+#endif
+ROOFLINE_INLINE Vec reduce_max(const Vec (&rows)[kLanes]) {
+  return reduce(rows, [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); });
 }
 
 // tanh(x), within 4e-7 of itself: an odd polynomial over an even one, up to where it is 1 in fp32.
