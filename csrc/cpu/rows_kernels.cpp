@@ -186,6 +186,7 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
   auto* bias = static_cast<const T*>(bias_);
   const Vec count = set1(static_cast<float>(columns));
   const std::int64_t most = rows_of_block<NonTemporal, 4>(columns * sizeof(T)), step = most * columns;
+  constexpr int kSquareSets = NonTemporal || !kManyRegisters || kStep<V> > kLanes ? 8 : 4;
   float centre[2][kLanes] = {}, scale[2][kLanes] = {};  // of blocks that begin at even rows, and at odd ones
   Pace pace;
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
@@ -193,7 +194,7 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
     float shift[kLanes] = {};
     if constexpr (OnePass)
       for (int r = 0; r < some; ++r) shift[r] = first_of(block + r * columns);
-    constexpr int kMostSets = NonTemporal ? 2 : OnePass ? 4 : 8;
+    constexpr int kMostSets = NonTemporal ? 2 : OnePass ? 4 : kSquareSets;
     const auto sums = totals<V, 1 + OnePass, kMostSets>(some, columns, [&](int r) __attribute__((always_inline)) {
       return [=, &pace, from = block + r * columns, shift = shift[r], also = beside(r)](auto& state, std::int64_t i, int n)
                  __attribute__((always_inline)) {
@@ -214,7 +215,7 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
     if constexpr (OnePass)
       squares = max(zero(), sub(sums.sum[1], mul(mean, sums.sum[0])));
     else
-      squares = totals<V, 1, 8>(some, columns, [&](int r) __attribute__((always_inline)) {
+      squares = totals<V, 1, kSquareSets>(some, columns, [&](int r) __attribute__((always_inline)) {
         return [from = block + r * columns, mean = centre[row & 1][r]](auto& state, std::int64_t i, int n)
                    __attribute__((always_inline)) {
           const V d = less(take<V>(from + i, n, mean), set1(mean));
@@ -223,7 +224,8 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
       }).sum[0];
     store(scale[row & 1], over_root(squares, columns, eps));
   };
-  in_blocks<V, NonTemporal, 4>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
+  in_blocks<V, NonTemporal, 4, !OnePass>(y, most, rows, columns, first, [&](std::int64_t row, int r)
+                                                                             __attribute__((always_inline)) {
     // Where results have 16 bits one rounding more, of the mean in units of the deviation, does not show.
     constexpr bool kFused = sizeof(T) == 2;
     const float middle = centre[row & 1][r], unit = scale[row & 1][r];
