@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from roofline.ceilings import measuring
 from roofline.ceilings.standard import Surroundings, averaged
 from roofline.kernel_costs import KernelCosts, cold_bytes, kernel_costs, leave_one_out, problem_of, unevenness
 from roofline.least_squares import not_negative
-from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, KernelTime, Machine
+from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, KernelTime, Machine, load_machines
 from roofline.measurement.progress import Progress
 from roofline.measurement.timing import from_rates
 from roofline.model import Roofs, machine_roofs
@@ -342,6 +343,17 @@ def test_a_workspace_meets_the_level_that_holds_it() -> None:
         assert moved[level]["scores written"] == 8 * length * length * 4
     told = moved_bytes(Attention(seq_q=256, seq_kv=256), {"variant": "naive", "workspace_bytes": 1 << 30}, FACTS, "DRAM")
     assert "scores written" in told["DRAM"]
+    # A thread packs a bmm's products one after the other in one place: 128 x 512 x 4 bytes are 256 KiB, 20000 x 512 x 4 39 MiB.
+    for inner, level in ((128, "L2"), (20000, "DRAM")):
+        moved = moved_bytes(Bmm(batch=8, inner=inner), {"variant": "tiled"}, FACTS, "DRAM")
+        assert moved[level]["b packed in fp32: written, read"] == 2 * 8 * inner * 512 * 4
+
+
+def test_the_default_of_a_bmm_packs_its_own_operands() -> None:
+    """On this CPU `tiled` took 1.26 ms of the operator's default problem and `library` 1.93 ms, from memory."""
+    folder = Path(__file__).resolve().parent.parent / "benchmarks" / "results" / "amd-epyc-family26-model2-avx512-bf16"
+    (known,) = load_machines(folder / "machine.json")
+    assert default_variant(known, Bmm(), "cpu", lambda _: True) == "tiled"
 
 
 @pytest.mark.parametrize("name", [name for name in OPERATORS if name not in ("fma", "mixed_intensity")])

@@ -186,6 +186,10 @@ class Operator(ByName):
         """Bytes by named term beyond the compulsory ones: see `Variant.traffic`."""
         return self._variant(plan).traffic(self, plan)
 
+    def workspace_bytes(self, plan: Facts) -> Any:
+        """Bytes that the traffic goes through: see `Variant.workspace_bytes`."""
+        return self._variant(plan).workspace_bytes(self, plan)
+
     def work(self, plan: Facts) -> dict[str, int]:
         """Operations executed by kind: see `Variant.work`."""
         return self._variant(plan).work(self, plan)

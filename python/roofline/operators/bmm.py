@@ -42,6 +42,10 @@ class _Tiled(Variant):
         wide = size_bytes((problem.batch, problem.inner, problem.columns), packed) * (problem.rows > FEW_ROWS)
         return {f"b packed in {packed}: written, read": 2 * plan.get("packed_in_launch_bytes", wide)}
 
+    def workspace_bytes(self, problem: Bmm, plan: Facts) -> Any:
+        """A thread packs one product after the other in the same place."""
+        return plan.get("workspace_bytes", 0) or sum(self.traffic(problem, plan).values()) // 2 // problem.batch
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bmm(Scaled):

@@ -34,6 +34,11 @@ class Variant:
         """Bytes by named term beyond the compulsory ones, workspace included."""
         return {}
 
+    def workspace_bytes(self, problem: Any, plan: Facts) -> Any:
+        """Of what `traffic` goes through again and again: a cache may hold it. The plan's workspace, else the tensors or more."""
+        beyond = sum(self.traffic(problem, plan).values())
+        return int(plan.get("workspace_bytes", 0)) or larger(problem.footprint_bytes(), beyond // 2)
+
     def work(self, problem: Any, plan: Facts) -> dict[str, int]:
         """Operations executed by kind (WORK), padding and repeated computation included."""
         return problem.operations()  # type: ignore[no-any-return]

@@ -95,13 +95,12 @@ def any_of(x: Any) -> Any:
 def moved_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any], level: str) -> dict[str, dict[str, int]]:
     """Bytes by memory level and term, compulsory ones first, with the operands in `level`. facts: cache sizes; none: no caches.
 
-    What a variant moves beyond the compulsory bytes reaches memory unless a cache holds its workspace (without one, the tensors).
+    What a variant moves beyond the compulsory bytes reaches memory unless a cache holds its workspace (`Variant.workspace_bytes`).
     """
     found: dict[str, dict[str, int]] = {level: {"compulsory": problem.compulsory_bytes()}}
     beyond = problem.traffic(plan)
     if beyond:
-        touched = int(plan.get("workspace_bytes", 0)) or larger(problem.footprint_bytes(), sum(beyond.values()) // 2)
-        for where, there in held_by(facts, touched) if level == "DRAM" else ((level, True),):
+        for where, there in held_by(facts, problem.workspace_bytes(plan)) if level == "DRAM" else ((level, True),):
             if any_of(there):
                 found.setdefault(where, {}).update({term: size * there for term, size in beyond.items()})
     return found
