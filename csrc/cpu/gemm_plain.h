@@ -9,7 +9,7 @@ namespace {
 
 // One row, in registers' format.
 template <class T>
-struct RowOf {
+struct RowOf : Floats {
   using Element = T;
   static constexpr Index kNumbers = 1;
   template <int Vectors>
@@ -17,7 +17,22 @@ struct RowOf {
 #pragma GCC unroll 8
     for (int z = 0; z < Vectors; ++z) y[z] = Vectors > 1 ? load(b + z * kLanes) : get(b, lanes, zero());
   }
-  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return fma(a, b, c); }
+};
+
+// What is read of b later, in the order in which memory has it, whatever the order in which it is multiplied: rows [row_bytes],
+// stride_bytes apart.
+struct Ahead {
+  const char* at;  // or null
+  const char* row_end;
+  Index row_bytes, stride_bytes;
+
+  template <Index Bytes>
+  [[gnu::always_inline]] void fetch() {
+#pragma GCC unroll 16
+    for (Index i = 0; i < Bytes; i += 64) __builtin_prefetch(at + i);
+    at += Bytes;
+    if (at >= row_end) at += stride_bytes - row_bytes, row_end += stride_bytes;
+  }
 };
 
 // c (+)= a b for some rows of a, and a block of b.
@@ -28,22 +43,27 @@ struct Unpacked {
   Index a_stride;
   const Element* b;
   Index stride;
-  const Element* ahead;  // the block of b that is read next, or null
+  Ahead ahead;  // as much as this block has
   Number* c;
   Index c_stride;
   Index columns, inner;
   bool first;  // c holds nothing yet
 };
 
-// Vectors of columns whose sums stay in registers: at least as many sums as hide the latency of a multiply-add.
-constexpr int kUnpackedRows = kManyRegisters ? 8 : 6;
-constexpr int most_vectors(int rows) { return rows == 1 ? 8 : rows <= (kManyRegisters ? 6 : 2) ? 4 : 2; }
+// Vectors of columns whose sums stay in registers: few, so that b is read in the order of memory, but enough for whole lines of it
+// and to hide the latency of a multiply-add, which is longer where it adds pairs.
+constexpr int kUnpackedRows = kManyRegisters ? 14 : 6;
+template <class Read>
+constexpr int most_vectors(int rows) {
+  constexpr bool wide = sizeof(Vec) == 64, halves = sizeof(typename Read::Element) == 2;
+  return rows == 1 && !wide ? 8 : rows <= 2 || (rows <= 6 && kManyRegisters && (!wide || halves)) ? 4 : 2;
+}
 
 // Columns [j, j + Vectors kLanes) of c; of a single vector the first `lanes`.
 template <int Rows, int Vectors, class Read>
-void add_strip(const Unpacked<Read>& x, Index j, int lanes) {
+ROOFLINE_INLINE void add_strip(const Unpacked<Read>& x, Index j, int lanes, Ahead& ahead) {
   Vec sums[Rows][Vectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 8
     for (int z = 0; z < Vectors; ++z) {
@@ -52,22 +72,18 @@ void add_strip(const Unpacked<Read>& x, Index j, int lanes) {
     }
   for (Index k = 0; k < x.inner; k += Read::kNumbers) {
     const Index at = k * x.stride + j;
-    if (x.ahead)
-#pragma GCC unroll 2
-      for (Index row = 0; row < Read::kNumbers; ++row)
-#pragma GCC unroll 8
-        for (Index i = 0; i < Vectors * kLanes; i += 64 / Index{sizeof *x.b}) __builtin_prefetch(x.ahead + at + row * x.stride + i);
+    if (ahead.at) ahead.fetch<Read::kNumbers * Vectors * kLanes * Index{sizeof *x.b}>();
     const auto* const b = x.b + at;
     Vec y[Vectors];
     Read::read(b, k + 1 < x.inner ? b + x.stride : nullptr, lanes, y);
-#pragma GCC unroll 8
+#pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r) {
       const Vec of_a = set1(x.a[r * x.a_stride + k / Read::kNumbers]);
 #pragma GCC unroll 8
       for (int z = 0; z < Vectors; ++z) sums[r][z] = Read::multiply_add(of_a, y[z], sums[r][z]);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 8
     for (int z = 0; z < Vectors; ++z) {
@@ -77,19 +93,21 @@ void add_strip(const Unpacked<Read>& x, Index j, int lanes) {
 }
 
 template <int Rows, int Vectors, class Read>
-void add_strips(const Unpacked<Read>& x, Index j) {
-  for (; j + Vectors * kLanes <= x.columns; j += Vectors * kLanes) add_strip<Rows, Vectors>(x, j, kLanes);
+void add_strips(const Unpacked<Read>& x, Index j, Ahead ahead) {
+  for (; j + Vectors * kLanes <= x.columns; j += Vectors * kLanes) add_strip<Rows, Vectors>(x, j, kLanes, ahead);
+  const int left = static_cast<int>(x.columns - j);
+  if (left < 1) return;
   if constexpr (Vectors > 1)
-    add_strips<Rows, Vectors / 2>(x, j);
-  else if (j < x.columns)
-    add_strip<Rows, 1>(x, j, static_cast<int>(x.columns - j));
+    add_strips<Rows, Vectors / 2>(x, j, ahead);
+  else if constexpr (kLanes > 1)
+    add_strip<Rows, 1>(x, j, left, ahead);
 }
 
 template <int Rows = kUnpackedRows, class Read>
 void add_rows_of(const Unpacked<Read>& x, Index rows) {
   if constexpr (Rows > 1)
     if (rows < Rows) return add_rows_of<Rows - 1>(x, rows);
-  add_strips<Rows, most_vectors(Rows)>(x, 0);
+  add_strips<Rows, most_vectors<Read>(Rows)>(x, 0, x.ahead);
 }
 
 // A full strip of unpacked b; `read` also stores what it reads as a packed strip. `Read` converts rows to words.
@@ -117,37 +135,46 @@ ROOFLINE_INLINE void put_row(const Number* sums, void* c, Index at, Index n, [[m
   narrow_to<Number>(sums, static_cast<Number*>(c) + at, n);
 }
 
-// Blocks of b that stay in L1 beside sums until they are multiplied by all rows of a. The next block is prefetched meanwhile: after
-// the last one, the first of the next product, whose b follows. Rows of a wide c map to the same sets of L1, so their sums are
-// contiguous until they are complete.
+// Blocks of b are whole rows where sums fit half a small L2, so that memory is read as one stream. They have so many rows that sums
+// are seldom loaded and stored; where b is not cached so few, too, that the first cache holds most of what is on its way. The next
+// block is prefetched meanwhile: after the last one, the first of the next product, whose b follows. Rows of a wide c map to the
+// same sets of L1, so their sums are together, a line further apart than they are long, until they are complete.
 template <class Read>
 void plain(const Number* a, const void* from, Index stride, void* c, Index c_stride, Index rows, Index columns, Index inner,
-           Stored c_stored) {
+           Stored c_stored, bool cached) {
   using Element = typename Read::Element;
-  constexpr Index kLeastColumns = 64, kBytes = 8 << 10, kNumbers = Read::kNumbers;
-  // Rows whole pages apart share sets of L1: a block has as few of them as these have ways.
-  constexpr Index kColumns = 256, kPageColumns = kBytes / GemmKernels::kPageRows / Index{sizeof(Element)};
-  constexpr Index kMostColumns = kPageColumns > kColumns ? kPageColumns : kColumns;
-  const Index limit = stride * Index{sizeof(Element)} % 4096 ? kColumns : kPageColumns;
-  // Where rows take several passes, a block has half as many columns and twice as many rows of b: sums are loaded and stored less often.
-  const Index parts = rows > kUnpackedRows && columns > kLeastColumns ? 2 : 1;
-  const Index most_columns = least(limit, (columns / parts + kLeastColumns - 1) / kLeastColumns * kLeastColumns);
+  constexpr Index kSize = sizeof(Element), kNumbers = Read::kNumbers, kSumsOfLine = kNumberBytes / (kNumbers * kSize);
+  constexpr Index kColumns = 64, kLine = 64 / kNumberBytes, kSums = (64 << 10) / kNumberBytes, kFurther = 1536;
+  const Index most_columns = kSums / rows / kColumns * kColumns;
   const auto* const b = static_cast<const Element*>(from);
   const Index words = (inner + kNumbers - 1) / kNumbers;
-  const Index block = kBytes / (least(most_columns, columns) * Index{sizeof(Element)}) / kNumbers * kNumbers;
-  const bool apart = columns > limit || c_stored != Stored::fp32;
-  alignas(64) Number memory[GemmKernels::kMostFewRows * kMostColumns];
-  const Index sums_stride = apart ? limit : c_stride;
+  const Index c_bytes = c_stored == Stored::fp32 ? kNumberBytes : 2;
+  const bool apart = columns > 4 * kColumns || c_stored != Stored::fp32;
+  alignas(64) Number memory[kSums + GemmKernels::kMostFewRows * kLine];
   for (Index j = 0; j < columns; j += most_columns) {
-    const Index together = least(most_columns, columns - j);
+    const Index together = least(most_columns, columns - j), row_bytes = together * kSize;
+    const Index run = together == stride ? Index{1} << 40 : row_bytes;  // bytes that follow each other
+    const Index least_steps = cached                       ? (3 * rows + 1) / 2
+                              : rows > 6                   ? (3 * rows + 3) / 4
+                              : 2 * rows * together > kSums ? 2 * rows
+                                                            : (rows + 1) / 2;
+    const Index steps = least_steps * kSumsOfLine * kSumsOfLine;
+    const Index block = most(((row_bytes > 512 ? 8 << 10 : 16 << 10) / row_bytes + kNumbers - 1) / kNumbers, steps) * kNumbers;
+    const Index sums_stride = apart ? (together + kLine - 1) / kLine * kLine + kLine : c_stride;
     Number* const sums = apart ? memory : static_cast<Number*>(c) + j;
     for (Index k = 0; k < inner; k += block) {
-      const Element* const next = k + block < inner            ? b + (k + block) * stride + j
-                                  : j + most_columns < columns ? b + j + most_columns
-                                                               : b + inner * stride;
       const Index n = least(block, inner - k);
+      const Index far = (k + block) * row_bytes + kFurther, row = far / run;
+      const Element* const next = row < inner                  ? b + row * stride + j
+                                  : j + most_columns < columns ? b + (row - inner) * stride + j + most_columns
+                                                               : b + inner * stride;
+      const char* const begin = reinterpret_cast<const char*>(next);
+      const Ahead ahead{begin + far % run, begin + run, run, stride * kSize};
+      if (apart && k + n == inner)  // stores to lines that no cache holds would wait for one after the other
+        for (Index r = 0; r < rows; ++r)
+          for (Index i = 0; i < together * c_bytes; i += 64) fetch_to_write(static_cast<char*>(c) + (r * c_stride + j) * c_bytes + i);
       in_tiles(rows, [&](Index row, Index some) {
-        add_rows_of(Unpacked<Read>{a + row * words + k / kNumbers, words, b + k * stride + j, stride, row ? nullptr : next,
+        add_rows_of(Unpacked<Read>{a + row * words + k / kNumbers, words, b + k * stride + j, stride, row ? Ahead{} : ahead,
                                    sums + row * sums_stride, sums_stride, together, n, k == 0}, some);
       }, kUnpackedRows);
     }

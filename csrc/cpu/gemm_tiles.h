@@ -78,7 +78,7 @@ void narrow_to(const Number* x, void* y, Index n) {
   auto* const to = static_cast<To*>(y);
   Index i = 0;
   for (; i + kLanes <= n; i += kLanes) put(to + i, kLanes, load(x + i));
-  if (const int lanes = static_cast<int>(n - i)) put(to + i, lanes, get(x + i, lanes, zero()));
+  if (const int lanes = static_cast<int>(n - i); lanes > 0) put(to + i, lanes, get(x + i, lanes, zero()));
 }
 
 // Sums [rows][width] of a tile to a target whose rows are not whole or take several instructions to narrow: in a loop and out of line,

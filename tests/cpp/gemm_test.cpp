@@ -263,8 +263,8 @@ TEST_P(GemmTest, EveryNumberOfFp8) {
 TEST_P(GemmTest, TakesBAsItLies) {
   const GemmKernels& table = *GetParam().table;
   for (const Stored type : kReal)
-    for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 18})
-      for (const std::int64_t columns : {1, 3, 16, 37, 600})
+    for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 14, 15, 18})
+      for (const std::int64_t columns : {1, 3, 16, 37, 1000})
         for (const std::int64_t inner : {1, 7, 8, 19, 45}) {
           if (!table.plain[index(type)]) continue;
           SCOPED_TRACE(testing::Message() << kNames[index(type)] << " " << rows << " x " << columns << " x " << inner);
@@ -284,7 +284,8 @@ TEST_P(GemmTest, TakesBAsItLies) {
           c.fill(3);
           const float between = rows > 1 ? c[columns] : 0;
           const auto multiply = [&](void* to, Stored stored) {
-            table.plain[index(type)](of_a.data(), b_bits.data(), stride, to, c_stride, rows, columns, inner, stored);
+            table.plain[index(type)](of_a.data(), b_bits.data(), stride, to, c_stride, rows, columns, inner, stored,
+                                     stored != Stored::fp32);
           };
           multiply(c.data(), Stored::fp32);
           for (const Stored half : {Stored::bf16, Stored::fp16}) {
@@ -438,7 +439,7 @@ TEST_P(GemmDoublesTest, ARangeOfStripsWritesItsColumnsAlone) {
 // b as it lies, a part of a wider matrix, and the same b packed.
 TEST_P(GemmDoublesTest, TakesBAsItLies) {
   const GemmKernelsOf<double>& table = *GetParam().table;
-  for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 18})
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 14, 18})
     for (const std::int64_t columns : {1, 3, 16, 37, 600})
       for (const std::int64_t inner : {1, 7, 8, 19, 45}) {
         SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << inner);
@@ -447,7 +448,7 @@ TEST_P(GemmDoublesTest, TakesBAsItLies) {
         Doubles c((rows - 1) * c_stride + columns, 1), packed(strips * inner * width), of_b((inner - 1) * stride + columns);
         std::copy_n(b.data(), of_b.size(), of_b.data());
         std::fill_n(c.data(), c.size(), -1);
-        table.plain[0](a.data(), of_b.data(), stride, c.data(), c_stride, rows, columns, inner, Stored::fp32);
+        table.plain[0](a.data(), of_b.data(), stride, c.data(), c_stride, rows, columns, inner, Stored::fp32, inner > 8);
         expect_product(a, b, stride, c, c_stride, rows, columns, inner);
         table.pack_wide[0](of_b.data(), stride, packed.data(), columns, inner);
         for (std::int64_t k = 0; k < inner; ++k)
