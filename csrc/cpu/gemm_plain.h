@@ -135,10 +135,10 @@ ROOFLINE_INLINE void put_row(const Number* sums, void* c, Index at, Index n, [[m
   narrow_to<Number>(sums, static_cast<Number*>(c) + at, n);
 }
 
-// Blocks of b are whole rows where sums fit half a small L2, so that memory is read as one stream. They have so many rows that sums
-// are seldom loaded and stored; where b is not cached so few, too, that the first cache holds most of what is on its way. The next
-// block is prefetched meanwhile: after the last one, the first of the next product, whose b follows. Rows of a wide c map to the
-// same sets of L1, so their sums are together, a line further apart than they are long, until they are complete.
+// Blocks of b are whole rows where sums fit half a small L2, so that memory is read as one stream. A block has enough rows that sums
+// are seldom loaded and stored. Where b comes from memory it has few enough that L1 holds most of the lines that are prefetched
+// meanwhile: those of the next block, and after the last one those of the next product, whose b follows. Rows of a wide c map to the
+// same sets of L1, so their sums lie together, each row a line longer than its sums, until they are complete.
 template <class Read>
 void plain(const Number* a, const void* from, Index stride, void* c, Index c_stride, Index rows, Index columns, Index inner,
            Stored c_stored, bool cached) {

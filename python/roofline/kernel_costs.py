@@ -30,8 +30,8 @@ MEMORY = 2.0  # how much more the factor of memory is trusted: what makes a kern
 LEAST, MOST = 0.3, 100.0  # of the factors
 # Upper ends of what is usual: what no standard problem shows stays well below.
 BYTE_S, WRITE_S, LOOP_S, START_S, PAGE_S = 100e-12, 200e-12, 10e-9, 0.5e-6, 200e-9
-# Of a CPU's joins, give or take as much: where all standard problems ran on cores equally far apart, these do not tell joins
-# from the start. A GPU's are more, or none.
+# The expected `joins` of a kernel, give or take as much. Standard problems that all ran on cores equally far apart cannot tell
+# joins from the start. A GPU's kernels have more, or none.
 JOINS, GPU_JOINS = 1.0, 4.0
 RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
 GPU_BYTE_S, GPU_WRITE_S, ELEMENT_S = 1e-12, 1e-12, 100e-9  # ELEMENT_S instead of LOOP_S: see `Variant.critical_path`
@@ -159,7 +159,8 @@ class KernelCosts:
         return features_of(problem, self.tile, memory_s, rest_s, launch_s, vectors)
 
 
-# Of a CPU's kernels, where its standard problems show no other: about what 10296 of a Zen 5 show (medians over 33 variants).
+# The expected costs of a CPU's kernels, which its own standard problems correct: rounded medians over 33 variants, from 10296
+# standard problems of a Zen 5.
 EXPECTED = KernelCosts(byte_s=4e-12, loop_s=0.5e-9, start_s=0.04e-6, cold_s=0.3e-6, page_s=7e-9, joins=JOINS, cold_joins=0.2)
 EXPECTED_OF_PRODUCTS = KernelCosts(
     byte_s=5e-12, write_s=20e-12, loop_s=0.05e-9, start_s=0.3e-6, cold_s=0.65e-6, page_s=7e-9, joins=1.5 * JOINS, cold_joins=0.2

@@ -134,7 +134,7 @@ ROOFLINE_INLINE Vec gather(const float* p, Vec which) {
 }
 #endif
 
-// Lane i: what f makes of the lanes of row i, two at a time.
+// Lane i is row i reduced by f, two lanes at a time.
 template <int Level = 0, int Rows, class F>
 ROOFLINE_INLINE Vec reduce(const Vec (&rows)[Rows], F f) {
   if constexpr (Rows == 1) {

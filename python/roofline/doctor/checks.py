@@ -190,10 +190,8 @@ def _cores() -> list[Check]:
         detail += f"; the control group's quota is {quota:.3g} cores"
         if quota >= usable:
             return _one("cores", OK, detail)
-        detail, cure = (
-            f"{detail}, so threads are stopped in mid-run",
-            "raise the quota of the control group to a whole core or more",
-        )
+        detail += ", so threads are stopped in mid-run"
+        cure = "raise the quota of the control group to a whole core or more"
     elif allowed < present:
         detail += ": the affinity mask hides the rest"
         cure = f"taskset -c 0-{present - 1} roofline …"

@@ -183,8 +183,10 @@ def tried(sampled: Callable[[Policy], dict[str, Any]], policy: Policy, begun: fl
 
 
 def kept_share(prepared: Prepared, level: str) -> float:
-    """The share of a launch's compulsory bytes that its memory roof does not bound: results that fit in the last cache, if other
-    lines fill it before the launch (they go later), and all of a warm set that it may hold in part (of the roof's another part).
+    """The share of a launch's compulsory bytes that its memory roof does not bound.
+
+    Results that fit in the last cache, if other lines fill it before the launch: they are written back later. All bytes of a warm
+    set that the last cache may hold in part, since it may hold another part of the roof's own set.
     """
     if level == "L3" and prepared.working_set_bytes() > PART * last_cache(prepared.device.facts):
         return 1.0

@@ -35,7 +35,7 @@ class Variant:
         return {}
 
     def workspace_bytes(self, problem: Any, plan: Facts) -> Any:
-        """Of what `traffic` goes through again and again: a cache may hold it. The plan's workspace, else the tensors or more."""
+        """Bytes of the memory that `traffic` reuses, which a cache may hold. Without a plan: the tensors, or more."""
         beyond = sum(self.traffic(problem, plan).values())
         return int(plan.get("workspace_bytes", 0)) or larger(problem.footprint_bytes(), beyond // 2)
 
