@@ -236,7 +236,7 @@ def test_foreign_load_is_seen(parts: dict[str, ModuleType], monkeypatch: pytest.
 ABOUT = {
     "ours": {"cpu_name": "AMD EPYC", "usable_cores": 2, "isas": "scalar,avx2", "l1_bytes": 32768, "threads": 2},
     "rivals": {"a": {"versions": {"a": "1.2"}, "threads": 2, "settings": {"core type": "Zen"}}, "c": {"missing": "not installed"}},
-    "left_out": {"ggml": "left out"}, "variables": {"OMP_NUM_THREADS": "2"}, "os": "Linux", "threads": 2, "turns": 5, "turn_s": 0.2,
+    "variables": {"OMP_NUM_THREADS": "2"}, "os": "Linux", "threads": 2, "turns": 5, "turn_s": 0.2,
     "sweep_bytes": 1 << 26, "utc": "2026-01-01",
 }  # fmt: skip
 
@@ -279,9 +279,10 @@ def test_points_are_known_and_evenly_chosen(parts: dict[str, ModuleType]) -> Non
 
 
 def test_missing_packages_are_reasons(parts: dict[str, ModuleType]) -> None:
-    kinds = ["torch", "onnxruntime", "library", "numpy"]
-    torch, onnx, library, numpy = parts["environment"].rivals([], kinds, 2, "scratch")
+    kinds = ["torch", "onnxruntime", "library", "numpy", "ggml"]
+    torch, onnx, library, numpy, ggml = parts["environment"].rivals([], kinds, 2, "scratch")
     assert torch.reason == "torch not installed (give --venv or --python)" and onnx.reason.startswith("onnxruntime and onnx not")
+    assert ggml.reason.startswith("llama_cpp not installed")
     assert not library.reason and not numpy.reason
     assert numpy.env["OMP_NUM_THREADS"] == "2" and "OPENBLAS_CORETYPE" not in numpy.env
 

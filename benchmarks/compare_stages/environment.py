@@ -19,10 +19,10 @@ TUNABLES = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_thr
 DROPPED = (
     "PYTHONPATH", "PYTHONHOME", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY",
 )  # fmt: skip
-NEEDS = {"torch": ("torch",), "compiled": ("torch",), "onnxruntime": ("onnxruntime", "onnx")}
+NEEDS = {"torch": ("torch",), "compiled": ("torch",), "onnxruntime": ("onnxruntime", "onnx"), "ggml": ("llama_cpp",)}
 NAMES = {
     "torch": "PyTorch", "compiled": "PyTorch compiled", "onnxruntime": "ONNX Runtime", "library": "our library variant",
-    "numpy": "NumPy",
+    "numpy": "NumPy", "ggml": "ggml (llama.cpp)",
 }  # fmt: skip
 
 

@@ -76,7 +76,6 @@ def markdown(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str
         "weights that were packed before. Ratios above 1: ours is the faster. Roofs are measured around the turns of each point.",
         "",
         *(f"- {described(name, seen)}" for name, seen in about["rivals"].items()),
-        f"- ggml (llama.cpp): {about['left_out']['ggml']}",
         "",
         "Variables of the rivals' processes: " + ", ".join(f"{k}={v}" for k, v in about["variables"].items()) + ".",
         "",

@@ -14,6 +14,10 @@ def side(kind: str, threads: int) -> Side:
         from .numpy_side import NumPy
 
         return NumPy(threads)
+    if kind == "ggml":
+        from .ggml_side import Ggml
+
+        return Ggml(threads)
     if kind == "onnxruntime":
         from .onnx_side import Onnx
 
