@@ -130,7 +130,7 @@ class Ahead {
 // masked become finite, for bits of a place would make minus infinity a NaN.
 template <bool Exact, bool Positive, int N>
 ROOFLINE_INLINE void sort_columns(const float* scores, std::int64_t experts, const Places& places, Vec (&largest)[N],
-                                  Vec& squares) {
+                                  Vec (&squares)[4]) {
   const auto sorted = [&](std::int64_t first, Vec (&x)[N]) __attribute__((always_inline)) {
 #pragma GCC unroll 16
     for (int v = 0; v < N; ++v) {
@@ -138,7 +138,7 @@ ROOFLINE_INLINE void sort_columns(const float* scores, std::int64_t experts, con
       x[v] = load(scores + i);
       if constexpr (!Exact)
         x[v] = bits((words(max(set1(-kMostFinite), x[v])) & ~each_word(places.mask)) | load_words(places.of + i));
-      squares = fma(x[v], x[v], squares);
+      squares[v % 4] = fma(x[v], x[v], squares[v % 4]);
     }
     sort<Positive>(x);
   };
@@ -189,7 +189,7 @@ template <bool Exact, bool Positive, int N, int K>
 Vec select(const float* scores, std::int64_t row, int tokens, std::int64_t experts, const Places& places, Ahead& ahead,
             float (*ordered)[kLanes]) {
   if (tokens < 1) __builtin_unreachable();
-  Vec lists[kLanes][K + 1], squares = zero();
+  Vec lists[kLanes][K + 1], squares[4] = {zero(), zero(), zero(), zero()};
   for (int t = 0; t < tokens; ++t) {
     ahead.fetch_some();
     Vec largest[N];
@@ -199,7 +199,7 @@ Vec select(const float* scores, std::int64_t row, int tokens, std::int64_t exper
     lists[t][K] = experts <= N * kLanes ? set1(-kInfinity) : largest[N - 1];
   }
   merge_columns<Positive, 0, N, K>(lists, tokens, ahead, ordered);
-  return squares;
+  return add(add(squares[0], squares[1]), add(squares[2], squares[3]));
 }
 
 // Vectors of a column of which the largest are kept: seldom are more of a token's K largest in one of many columns.
