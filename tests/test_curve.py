@@ -1,22 +1,15 @@
 """Size curves: plateaus that were put in are found, nothing is found in slopes and noise, and wrong cache sizes are said."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
+from example import CACHES
+from series import curve, steps
 from tables import refused
 
 from roofline.machine import Plateau, SizeCurve, SizePoint
-
-KIB, MIB = 1 << 10, 1 << 20
-FACTS = {"threads": 2, "l1_bytes": 32 * KIB, "l2_bytes": MIB, "l3_bytes": 32 * MIB}  # L1 and L2 of one core
-Shape = Callable[[float], float]
-
-
-def steps(size: float) -> float:
-    return 880e9 if size <= 60 * KIB else 430e9 if size <= 1.9 * MIB else 200e9 if size <= 28 * MIB else 38e9
+from roofline.units import KIB, MIB
 
 
 def shared(size: float) -> float:
@@ -30,20 +23,6 @@ def no_l3(size: float) -> float:
     return steps(size) if size <= 1.9 * MIB else 38e9
 
 
-def curve(
-    shape: Shape, *, low: int = 2 * KIB, high: int = 1 << 30, per_octave: int = 3, scatter: float = 0.0, seed: int = 0, **more: Any
-) -> SizeCurve:
-    """scatter: of each size's bandwidth; its samples scatter by 0.5 % more."""
-    random = np.random.default_rng(seed)
-    sizes = np.geomspace(low, high, round(math.log2(high / low) * per_octave) + 1)
-    values = [shape(size) * math.exp(scatter * random.standard_normal()) for size in sizes]
-    points = tuple(
-        SizePoint(size_bytes=round(size), samples=tuple(value * np.exp(0.005 * random.standard_normal(8))))
-        for size, value in zip(sizes, values, strict=True)
-    )
-    return SizeCurve(access="read", threads=2, isa="avx2", points=points, **more)
-
-
 def brief(found: tuple[Plateau, ...]) -> list[tuple[str, float]]:
     return [(plateau.level, round(plateau.value / 1e9)) for plateau in found]
 
@@ -54,7 +33,7 @@ def brief(found: tuple[Plateau, ...]) -> list[tuple[str, float]]:
 @pytest.mark.parametrize("per_octave", [2, 3, 5])
 def test_clear_steps(per_octave: int) -> None:
     swept = curve(steps, per_octave=per_octave)
-    found = swept.plateaus(FACTS)
+    found = swept.plateaus(CACHES)
     assert [p.level for p in found] == ["L1", "L2", "L3", "DRAM"]
     for p, value in zip(found, (880e9, 430e9, 200e9, 38e9), strict=True):
         assert p.value == pytest.approx(value, rel=0.005) and p.low <= p.value <= p.high
@@ -66,12 +45,12 @@ def test_clear_steps(per_octave: int) -> None:
     assert [p.from_bytes for p in found] == [sizes[0], *(sizes[sizes.index(p.to_bytes) + 1] for p in found[:-1])]
     assert sum(p.n for p in found) == len(sizes)
     assert found[0].label == f"L1 {found[0].value / 1e9:.0f} GB/s"
-    assert swept.notes(FACTS) == []
+    assert swept.notes(CACHES) == []
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_noisy_steps(seed: int) -> None:
-    found = curve(steps, scatter=0.015, seed=seed).plateaus(FACTS)
+    found = curve(steps, scatter=0.015, seed=seed).plateaus(CACHES)
     assert [p.level for p in found] == ["L1", "L2", "L3", "DRAM"]
     for p, value in zip(found, (880e9, 430e9, 200e9, 38e9), strict=True):
         assert p.value == pytest.approx(value, rel=0.03)
@@ -81,31 +60,31 @@ def test_noisy_steps(seed: int) -> None:
 @pytest.mark.parametrize("per_octave", [2, 4])
 def test_a_gradual_decline_is_a_transition(per_octave: int) -> None:
     swept = curve(shared, per_octave=per_octave)
-    found = swept.plateaus(FACTS)
+    found = swept.plateaus(CACHES)
     assert brief(found) == [("L1", pytest.approx(880, abs=3)), ("L2", pytest.approx(430, abs=2)), ("L3", 200), ("DRAM", 38)]
     assert found[2].to_bytes <= 12 * MIB
     assert found[3].from_bytes > 100 * MIB
-    (note,) = swept.notes(FACTS)
+    (note,) = swept.notes(CACHES)
     assert note.startswith("read avx2, 2 threads: reported L3 32 MiB, but its bandwidth holds only up to ")
     assert "shared with others" in note
 
 
 def test_a_missing_l3() -> None:
     swept = curve(no_l3)
-    assert [p.level for p in swept.plateaus(FACTS)] == ["L1", "L2", "DRAM"]
-    (note,) = swept.notes(FACTS)
+    assert [p.level for p in swept.plateaus(CACHES)] == ["L1", "L2", "DRAM"]
+    (note,) = swept.notes(CACHES)
     assert "reported L3 32 MiB, but no plateau in it: shared with others, or not there for this process" in note
     # Where no L3 is reported, none is missing.
-    facts = {key: value for key, value in FACTS.items() if key != "l3_bytes"}
+    facts = {key: value for key, value in CACHES.items() if key != "l3_bytes"}
     assert [p.level for p in swept.plateaus(facts)] == ["L1", "L2", "DRAM"]
     assert swept.notes(facts) == []
 
 
 def test_only_dram() -> None:
     swept = curve(lambda size: 38e9, low=64 * MIB)
-    (only,) = swept.plateaus(FACTS)
+    (only,) = swept.plateaus(CACHES)
     assert (only.level, only.from_bytes, only.to_bytes, only.n) == ("DRAM", 64 * MIB, 1 << 30, len(swept.points))
-    assert swept.notes(FACTS) == []
+    assert swept.notes(CACHES) == []
 
 
 def test_a_cache_that_nobody_reports() -> None:
@@ -119,28 +98,28 @@ def test_a_cache_that_nobody_reports() -> None:
 
 
 def test_a_cache_larger_than_reported() -> None:
-    (note,) = curve(steps).notes({**FACTS, "l2_bytes": MIB // 2, "l3_bytes": 32 * MIB})
+    (note,) = curve(steps).notes({**CACHES, "l2_bytes": MIB // 2, "l3_bytes": 32 * MIB})
     assert "reported L2 1 MiB over 2 threads, but its bandwidth holds up to 1." in note and "larger than reported" in note
 
 
 def test_an_l3_of_which_little_is_ours() -> None:
     """Reported with 256 MiB, of which a guest gets 28: the last plateau is DRAM all the same."""
     swept = curve(steps)
-    assert [p.level for p in swept.plateaus({**FACTS, "l3_bytes": 256 * MIB})] == ["L1", "L2", "L3", "DRAM"]
-    (note,) = swept.notes({**FACTS, "l3_bytes": 256 * MIB})
+    assert [p.level for p in swept.plateaus({**CACHES, "l3_bytes": 256 * MIB})] == ["L1", "L2", "L3", "DRAM"]
+    (note,) = swept.notes({**CACHES, "l3_bytes": 256 * MIB})
     assert "reported L3 256 MiB, but its bandwidth holds only up to 2" in note
 
 
 def test_private_caches_count_once_per_thread_and_core() -> None:
     """The same curve with one thread, or two on one core, has plateaus twice as long as that L1 allows."""
     one = SizeCurve(access="read", threads=1, points=curve(steps).points)
-    assert any("reported L1 32 KiB, but" in note for note in one.notes(FACTS))
-    assert any("reported L1 32 KiB over 2 threads, but" in note for note in curve(steps).notes({**FACTS, "cores": 1}))
+    assert any("reported L1 32 KiB, but" in note for note in one.notes(CACHES))
+    assert any("reported L1 32 KiB over 2 threads, but" in note for note in curve(steps).notes({**CACHES, "cores": 1}))
 
 
 def test_small_sets_that_are_slow_to_start_are_no_plateau() -> None:
     """Loop overhead: at 600 bytes half of the bandwidth is left."""
-    found = curve(lambda size: steps(size) * size / (size + 600), low=256).plateaus(FACTS)
+    found = curve(lambda size: steps(size) * size / (size + 600), low=256).plateaus(CACHES)
     assert [p.level for p in found] == ["L1", "L2", "L3", "DRAM"]
     assert 4 * KIB <= found[0].from_bytes <= 16 * KIB
 
@@ -149,9 +128,9 @@ def test_one_disturbed_size_does_not_split_a_plateau() -> None:
     swept = curve(steps)
     points = list(swept.points)
     points[6] = SizePoint(size_bytes=points[6].size_bytes, samples=(400e9,))
-    found = SizeCurve(access="read", threads=2, points=tuple(points)).plateaus(FACTS)
+    found = SizeCurve(access="read", threads=2, points=tuple(points)).plateaus(CACHES)
     assert [p.level for p in found] == ["L1", "L2", "L3", "DRAM"]
-    assert found[0].value == pytest.approx(880e9, rel=0.01) and found[0].n == swept.plateaus(FACTS)[0].n - 1
+    assert found[0].value == pytest.approx(880e9, rel=0.01) and found[0].n == swept.plateaus(CACHES)[0].n - 1
 
 
 # -- what is not invented -------------------------------------------------------------------------------------------------
@@ -160,15 +139,15 @@ def test_one_disturbed_size_does_not_split_a_plateau() -> None:
 @pytest.mark.parametrize("slope", [-0.3, -0.1, 0.2])
 def test_a_slope_has_no_plateau(slope: float) -> None:
     for scatter in (0.0, 0.02):
-        assert curve(lambda size: 1e12 * size**slope, scatter=scatter).plateaus(FACTS) == ()
+        assert curve(lambda size: 1e12 * size**slope, scatter=scatter).plateaus(CACHES) == ()
 
 
 @pytest.mark.parametrize("scatter", [0.15, 0.4, 1.0])
 def test_noise_has_no_plateau(scatter: float) -> None:
     for seed in range(40):
         swept = curve(lambda size: 1e11, scatter=scatter, seed=seed)
-        assert swept.plateaus(FACTS) == ()
-        (note,) = swept.notes(FACTS)
+        assert swept.plateaus(CACHES) == ()
+        (note,) = swept.notes(CACHES)
         assert "too noisy to find plateaus" in note
 
 
@@ -176,15 +155,15 @@ def test_a_random_walk_has_no_plateau() -> None:
     for seed in range(40):
         walk = np.cumsum(np.random.default_rng(seed).standard_normal(200) * 0.2)
         swept = curve(lambda size, walk=walk: 1e11 * math.exp(walk[round(math.log2(size) * 3)]))  # type: ignore[misc]
-        assert swept.plateaus(FACTS) == ()
+        assert swept.plateaus(CACHES) == ()
 
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_few_sizes_are_no_plateau(n: int) -> None:
     points = tuple(SizePoint(size_bytes=KIB << i, samples=(1e11,)) for i in range(n))
-    assert SizeCurve(access="read", points=points).plateaus(FACTS) == ()
+    assert SizeCurve(access="read", points=points).plateaus(CACHES) == ()
     three = (*points, *(SizePoint(size_bytes=MIB << i, samples=(1e11,)) for i in range(3 - n)))
-    assert len(SizeCurve(access="read", points=three).plateaus(FACTS)) == 1
+    assert len(SizeCurve(access="read", points=three).plateaus(CACHES)) == 1
 
 
 # -- what it is -----------------------------------------------------------------------------------------------------------

@@ -4,29 +4,13 @@ import dataclasses
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 from example import bandwidth, fma
+from series import CLOCK, swept
 from tables import refused
 
 from roofline.errors import Error
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, SustainedSample
-
-CLOCK = 3.4e9
-
-
-def swept(
-    beta: float = 38e9, peak: float = 220e9, p: float = 4.0, *, clock: float | None = CLOCK, points: int = 24, **more: Any
-) -> EmpiricalRoofline:
-    """Noisy by 0.3 %."""
-    random = np.random.default_rng(0)
-    found = []
-    for x in np.geomspace(1 / 32, 32, points) * peak / beta:
-        exact = ((beta * x) ** -p + peak**-p) ** (-1 / p)
-        samples = tuple(float(v) for v in exact * np.exp(0.003 * random.standard_normal(10)))
-        found.append(IntensityPoint(intensity_flops_per_byte=float(x), samples=samples, clock_hz=clock))
-    fields = {"level": "DRAM", "access": "read", "dtype": "fp32", "isa": "avx2", "threads": 2, "points": tuple(found), **more}
-    return EmpiricalRoofline(**fields)
 
 
 def ceilings(beta: float = 38e9, peak: float = 220e9, clock: float | None = CLOCK) -> tuple[Ceiling, ...]:

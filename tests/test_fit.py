@@ -2,47 +2,15 @@
 
 import math
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from series import BETA, PI, knee_curve, sweep
 from tables import refused
 
 from roofline.machine import Fit, fit_roofline, fmt_p
 from roofline.machine.fit import _curve
-
-BETA, PI = 38e9, 220e9  # bytes/s and FLOP/s: a knee at 5.79 FLOP/byte
-Sweep = tuple[list[float], list[list[float]], list[float | None]]
-
-
-def curve(intensity: float, p: float, beta: float = BETA, peak: float = PI) -> float:
-    """R(I) as it is written on paper."""
-    if math.isinf(p):
-        return min(beta * intensity, peak)
-    return ((beta * intensity) ** -p + peak**-p) ** (-1 / p)
-
-
-def sweep(
-    p: float,
-    *,
-    seed: int = 0,
-    points: int = 30,
-    samples: int = 10,
-    noise: float = 0.01,
-    scatter: float = 0.0,
-    beta: float = BETA,
-    peak: float = PI,
-    clock: Callable[[float], float] | None = None,
-) -> Sweep:
-    """From knee / 32 to knee x 32. noise: of each sample; scatter: of each point; clock: share of 3 GHz at an intensity."""
-    random = np.random.default_rng(seed)
-    intensities = [float(x) for x in np.geomspace(1 / 32, 32, points) * peak / beta]
-    values = []
-    for x in intensities:
-        exact = curve(x, p, beta, peak * (clock(x) if clock else 1.0)) * math.exp(scatter * random.standard_normal())
-        values.append([float(v) for v in exact * np.exp(noise * random.standard_normal(samples))])
-    return intensities, values, [3e9 * clock(x) if clock else None for x in intensities]
 
 
 def known(found: Fit) -> tuple[float, float, float, float]:
@@ -73,7 +41,7 @@ def test_without_noise_it_is_exact() -> None:
     assert known(found) == pytest.approx((BETA, PI, 0.25, PI / BETA), rel=1e-6)
     assert found.max_residual < 1e-6
     at = [0.1, 5.8, 300.0]
-    assert found.at(at) == pytest.approx([curve(x, 4.0) for x in at], rel=1e-6)
+    assert found.at(at) == pytest.approx([knee_curve(x, 4.0) for x in at], rel=1e-6)
 
 
 def test_a_perfect_knee_is_sharp() -> None:

@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 import reported
+from example import around
 from reported import Reported
+from series import curve, swept
 
 from roofline import Ceiling, Error, HostCopy, Machine, PeerCopy, Unsupported, plot
 from roofline.ceilings import wanted, wanted_series
 from roofline.ceilings.series import curve_sizes
 from roofline.cli.describe import describe_ceilings
-from roofline.machine import EmpiricalRoofline, IntensityPoint, SizeCurve, SizePoint, cache_capacity, cache_level, lasting_capacity
+from roofline.machine import EmpiricalRoofline, cache_capacity, cache_level, lasting_capacity
 from roofline.measurement import probing
 from roofline.measurement.devices import Device
 from roofline.measurement.probing import level_of, ready
@@ -212,10 +214,6 @@ def test_a_transfer_is_rated_by_what_is_on_the_way(
 # -- a machine that was made up -----------------------------------------------------------------------------------------------
 
 
-def around(value: float) -> tuple[float, ...]:
-    return tuple(value * (1 + 0.002 * (i % 5 - 2)) for i in range(15))
-
-
 def made_up() -> Machine:
     """Plausible for an H200, and measured by nobody."""
 
@@ -236,20 +234,10 @@ def made_up() -> Machine:
         probe = "peer_copy" if "peer" in problem else "host_copy"
         return Ceiling(probe=probe, access=access, variant=variant, samples=around(value), params=problem)
 
-    def swept(level: str, bytes_per_s: float) -> EmpiricalRoofline:
-        points = tuple(
-            IntensityPoint(
-                intensity_flops_per_byte=x, samples=around(((bytes_per_s * x) ** -6 + 60e12**-6) ** (-1 / 6)), clock_hz=1.98e9
-            )
-            for x in (2.0 ** (i / 2) for i in range(-6, 15))
-        )
-        return EmpiricalRoofline(level=level, access="read", dtype="fp32", points=points, burst=around(62e12))
+    def of_level(level: str, bytes_per_s: float) -> EmpiricalRoofline:
+        return swept(6.0, level=level, beta=bytes_per_s, peak=60e12, isa="", threads=0, burst=around(62e12))
 
-    sizes = [round(2 ** (i / 2) * MIB) for i in range(21)]
-    curve = SizeCurve(
-        access="read",
-        points=tuple(SizePoint(size_bytes=size, samples=around(9.5e12 if size <= 24 * MIB else 4.4e12)) for size in sizes),
-    )
+    plateaus = curve(lambda size: 9.5e12 if size <= 24 * MIB else 4.4e12, low=MIB, high=GIB, isa="", threads=0)
     return Machine(
         name="Example GPU",
         device="cuda:0",
@@ -277,8 +265,8 @@ def made_up() -> Machine:
             transfer("both", 95e9, "pinned"),
             transfer("from_peer", 380e9, "copy_engine", peer=1),
         ),
-        curves=(curve,),
-        empirical=(swept("DRAM", 4.4e12), swept("L2", 9.5e12)),
+        curves=(plateaus,),
+        empirical=(of_level("DRAM", 4.4e12), of_level("L2", 9.5e12)),
     )
 
 

@@ -1,107 +1,37 @@
 """Pictures of a machine alone: the measured roofline, size curves and latencies, and their data."""
 
 import dataclasses
-import math
 from typing import Any
 
-import numpy as np
 import pytest
-from example import CACHES, around, bandwidth, fma
 from matplotlib import pyplot as plt
+from series import CLOCK, NOISY, swept, zen
 from shown import data, lines, notes
 
 from roofline import plot
 from roofline.errors import Error
-from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint, SustainedSample
+from roofline.machine import Ceiling, Machine
 from roofline.plot import style
+from roofline.units import KIB, MIB
 
 pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
-CLOCK = 3.44e9
-KIB, MIB = 1 << 10, 1 << 20
-
-
-def sweep(
-    level: str,
-    beta: float,
-    p: float = 4.0,
-    *,
-    peak: float = 218e9,
-    dtype: str = "fp32",
-    threads: int = 2,
-    seed: int = 0,
-    **more: Any,
-) -> EmpiricalRoofline:
-    random = np.random.default_rng(seed)
-    clock = more.pop("clock", lambda x: 1.0)
-    points = []
-    for x in np.geomspace(1 / 32, 32, more.pop("n", 26)) * peak / beta:
-        exact = ((beta * x) ** -p + (peak * clock(x)) ** -p) ** (-1 / p) * math.exp(0.006 * random.standard_normal())
-        samples = tuple(float(v) for v in exact * np.exp(0.012 * random.standard_normal(10)))
-        points.append(IntensityPoint(intensity_flops_per_byte=float(x), samples=samples, clock_hz=CLOCK * clock(x)))
-    fields = {"access": "read", "isa": "avx2", **more}
-    return EmpiricalRoofline(level=level, dtype=dtype, threads=threads, points=tuple(points), **fields)
-
-
-def steps(access: str, share: float, threads: int, seed: int) -> SizeCurve:
-    random = np.random.default_rng(seed)
-
-    def value(size: float) -> float:
-        private = size * 2 / threads
-        return 880e9 if private <= 60 * KIB else 430e9 if private <= 1.9 * MIB else 200e9 if size <= 24 * MIB else 38e9
-
-    points = tuple(
-        SizePoint(size_bytes=int(s), samples=tuple(value(s) * share * np.exp(0.01 * random.standard_normal(9))))
-        for s in np.geomspace(4 * KIB, 512 * MIB, 40)
-    )
-    return SizeCurve(access=access, threads=threads, isa="avx2", points=points)
-
-
-def compute(dtype: str, value: float, **more: Any) -> Ceiling:
-    return fma(around(value), dtype, isa="avx2", clock_hz=CLOCK, **more)
-
-
-def latency(level: str, value: float, pages: str) -> Ceiling:
-    problem = {"operator": "pointer_chase", "pages": pages}
-    return Ceiling(probe="pointer_chase", level=level, samples=around(value), problem=problem, clock_hz=CLOCK, threads=1)
-
-
-def zen() -> Machine:
-    load = tuple(SustainedSample(time_s=i + 1.0, flops_per_s=220e9 * (1 - 0.12 * (1 - math.exp(-i / 4)))) for i in range(20))
-    return Machine(
-        name="AMD EPYC 9R14",
-        device="cpu",
-        created_utc="2026-11-20T10:15:00Z",
-        facts=CACHES,
-        ceilings=(
-            *(bandwidth(around(v), level=of) for of, v in (("L1", 880e9), ("L2", 430e9), ("L3", 200e9), ("DRAM", 38e9))),
-            compute("fp32", 220e9, ops_per_cycle=33.0), compute("fp64", 110e9),
-            compute("fp32", 330e9, probe="fma.add", problem={"pattern": "fma_add"}),
-            latency("L1", 1.2e-9, "huge"), latency("L3", 14e-9, "huge"), latency("L3", 21e-9, "small"),
-            latency("DRAM", 98e-9, "huge"), latency("DRAM", 131e-9, "small"),
-        ),
-        empirical=(
-            sweep("DRAM", 38e9, 3.1, burst=around(220e9), sustained=load), sweep("L3", 200e9, 4.0, seed=1),
-            sweep("L2", 430e9, 6.0, seed=2), sweep("L1", 880e9, 2.0, seed=3), sweep("DRAM", 38e9, peak=109e9, dtype="fp64"),
-        ),
-        curves=(steps("read", 1.0, 2, 0), steps("copy", 0.7, 2, 1), steps("read", 0.5, 1, 2)),
-    )  # fmt: skip
-
-
 def throttled() -> Machine:
     """A GPU whose clock falls near the knee, with a datasheet above the measurement."""
-    swept = sweep("DRAM", 852e9, 20.0, peak=56e12, threads=0, isa="", clock=lambda x: 1.0 if x <= 32 else max(0.53, 32 / x))
+
+    def falling(x: float) -> float:
+        return 1.0 if x <= 32 else max(0.53, 32 / x)
+
+    slowed = swept(20.0, beta=852e9, peak=56e12, threads=0, isa="", clock=falling, points=26, **NOISY)
     sheet = Ceiling(probe="fma", dtype="fp32", samples=(90.5e12,), source="datasheet")
     measured = Ceiling(probe="stream", level="DRAM", access="read", samples=(850e9,))
-    return Machine(name="Example GPU", device="cuda:0", ceilings=(sheet, measured), empirical=(swept,))
+    return Machine(name="Example GPU", device="cuda:0", ceilings=(sheet, measured), empirical=(slowed,))
 
 
 def partial() -> Machine:
     """Sweeps that cannot be fitted: one roof only, and too few points."""
-    short = sweep("DRAM", 38e9)
-    return dataclasses.replace(
-        zen(), empirical=(dataclasses.replace(short, points=short.points[:10]), sweep("L2", 430e9, n=4, status="contended"))
-    )
+    short, four = swept(**NOISY), swept(level="L2", beta=430e9, points=4, status="contended")
+    return dataclasses.replace(zen(), empirical=(dataclasses.replace(short, points=short.points[:10]), four))
 
 
 Records = list[dict[str, Any]]

@@ -5,45 +5,19 @@ from typing import Any
 
 import pytest
 import shown
-from example import CACHES, around, bandwidth, bracket, fma, launch
+from example import around, bracket
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
+from series import ELEMENTS, compute, memory, zen
 from shown import data, lines, words
 
 from roofline import plot
 from roofline.errors import Error
-from roofline.machine import Ceiling, Machine
+from roofline.machine import Machine
 from roofline.results import Measurement
 
 pytestmark = pytest.mark.usefixtures("nothing_is_shown")
-
-
-ELEMENTS = {"L1": 1 << 12, "L2": 1 << 17, "L3": 1 << 22, "DRAM": 1 << 26}  # of the probes
-
-
-def memory(level: str, access: str, value: float, **more: object) -> Ceiling:
-    problem = {"operator": "stream", "access": access, "elements": ELEMENTS[level], "dtype": "fp32"}
-    return bandwidth(around(value), access, level, problem=problem, **more)
-
-
-def compute(dtype: str, isa: str, value: float, **more: object) -> Ceiling:
-    problem = {"operator": "fma", "dtype": dtype}
-    return fma(around(value), dtype, accumulator=dtype, isa=isa, clock_hz=3.44e9, problem=problem, **more)
-
-
-def zen() -> Machine:
-    return Machine(
-        name="AMD EPYC 9R14",
-        device="cpu",
-        created_utc="2026-11-20T10:15:00Z",
-        facts=CACHES,
-        ceilings=(
-            memory("L1", "read", 880e9), memory("L2", "read", 430e9), memory("L3", "read", 200e9), memory("DRAM", "read", 38e9),
-            memory("DRAM", "copy", 36e9), memory("DRAM", "copy", 50e9, variant="non_temporal"), compute("fp32", "avx2", 220e9),
-            compute("fp64", "avx2", 110e9), compute("fp32", "scalar", 14e9), launch(around(3.4e-6)),
-        ),
-    )  # fmt: skip
 
 
 def point(

@@ -19,7 +19,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import shown
-from example import CACHES, bandwidth, bracket, fma, launch, measurement
+from example import CACHES, around, bandwidth, bracket, measurement
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -27,6 +27,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Affine2D
+from series import compute, zen
 from shown import contrast
 from tables import refused
 
@@ -34,7 +35,7 @@ from roofline import AllReduce, Attention, Machine, Matmul, plot
 from roofline.cli import main
 from roofline.cli.plotting import documented
 from roofline.errors import Error
-from roofline.machine import MEMORIES, Ceiling, EmpiricalRoofline, IntensityPoint, SizeCurve, SizePoint
+from roofline.machine import MEMORIES, Ceiling
 from roofline.operators import Operator, count
 from roofline.plot import PICTURES, style
 from roofline.plot.figure import LOOK, StepsAssumptions, joined, show
@@ -44,7 +45,6 @@ from roofline.transformer import Decode, calls_of, preset
 
 pytestmark = pytest.mark.usefixtures("nothing_is_shown", "few_pixels")
 
-SPREAD = (0.97, 1.0, 1.0, 1.02, 0.99, 1.01)
 SIZES = ((4.0, 3.0), (6.0, 4.5), (10.0, 6.0))
 THEMES = ("light", "dark")
 LLAMA = preset("Llama-3-8B")
@@ -53,51 +53,17 @@ LLAMA = preset("Llama-3-8B")
 # -- a machine and measurements -----------------------------------------------------------------------------------------------
 
 
-def around(value: float) -> tuple[float, ...]:
-    return tuple(value * s for s in SPREAD)
-
-
 @cache
 def cpu() -> Machine:
     """A measured machine with all that pictures draw: levels, modes, dtypes, sweeps, curves, latencies, launches, a link."""
-
-    def memory(level: str, access: str, *values: float) -> Ceiling:
-        return bandwidth(tuple(value * s for value in values for s in (0.999, 1.0, 1.001, 1.0, 1.0)), access, level)
-
-    def flat(dtype: str, value: float, probe: str = "fma", isa: str = "avx2") -> Ceiling:
-        return fma(around(value), dtype, probe=probe, isa=isa, clock_hz=3.4e9, ops_per_cycle=33.0)
-
-    def chase(level: str, value: float, pages: str) -> Ceiling:
-        problem = {"operator": "pointer_chase", "pages": pages}
-        return Ceiling(probe="pointer_chase", level=level, samples=around(value), problem=problem, clock_hz=3.4e9, threads=1)
-
-    def sweep(level: str, rate: float) -> EmpiricalRoofline:
-        xs = np.geomspace(1 / 32, 32, 16) * 220e9 / rate
-        points = [
-            IntensityPoint(intensity_flops_per_byte=float(x), samples=around(((rate * x) ** -3 + 220e9**-3) ** (-1 / 3)))
-            for x in xs
-        ]
-        return EmpiricalRoofline(level=level, access="read", dtype="fp32", isa="avx2", threads=2, points=tuple(points))
-
-    def curve(access: str, share: float) -> SizeCurve:
-        sizes = [1 << k for k in range(12, 30)]
-        steps = [200e9 if n < 1 << 16 else 90e9 if n < 1 << 21 else 38e9 for n in sizes]
-        points = [SizePoint(size_bytes=n, samples=around(share * step)) for n, step in zip(sizes, steps, strict=True)]
-        return SizeCurve(access=access, threads=2, isa="avx2", points=tuple(points))
-
-    return Machine(
-        name="Example CPU", created_utc="2026-11-20T10:15:00Z",
-        facts={**CACHES, "memory_bytes": 32 << 30},
-        ceilings=(
-            memory("L1", "read", 880e9), memory("L2", "read", 430e9), memory("L3", "read", 200e9), memory("DRAM", "read", 38e9,
-                                                                                                          30e9),
-            memory("DRAM", "copy", 30e9), memory("DRAM", "triad", 26e9), flat("fp32", 220e9), flat("fp64", 110e9),
-            flat("bf16", 440e9), flat("fp32", 14e9, isa="scalar"), flat("fp32", 200e9, "gemm.square", ""),
-            chase("L1", 1.2e-9, "huge"), chase("L3", 14e-9, "huge"), chase("DRAM", 98e-9, "huge"), chase("DRAM", 131e-9, "small"),
-            launch(around(3e-6)),
-        ),
-        empirical=(sweep("DRAM", 38e9), sweep("L3", 200e9)), curves=(curve("read", 1.0), curve("copy", 0.7)),
+    modes = tuple(value * s for value in (38e9, 30e9) for s in (0.999, 1.0, 1.001, 1.0, 1.0))
+    kept = (c for c in zen().ceilings if (c.level, c.kind) != ("DRAM", "bandwidth"))
+    more = (
+        bandwidth(modes), bandwidth(around(30e9), "copy"), bandwidth(around(26e9), "triad"), compute("bf16", "avx2", 440e9),
+        compute("fp32", "", 200e9, probe="gemm.square"),
     )  # fmt: skip
+    facts = {**CACHES, "memory_bytes": 32 << 30}
+    return dataclasses.replace(zen(), name="Example CPU", facts=facts, ceilings=(*kept, *more))
 
 
 def measured(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from example import bandwidth, ceilings, fma, gemm, machine
+from example import CACHES, bandwidth, ceilings, fma, gemm, machine
 from hypothesis import given, strategies as st
 from tables import refused
 
@@ -300,8 +300,6 @@ def test_few_bits_on_datasheets(device: str, dtype: str, roof: float, note: str)
 
 # -- parts ----------------------------------------------------------------------------------------------------------------
 
-# 32 KiB and 1 MiB a core, 32 MiB shared, two threads.
-FACTS = {"threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
 RATES = Rates(bandwidths={"L1": 400e9, "DRAM": 40e9}, work={"product": 100e9, "exp": 4e9, "other": 50e9}, launch_s=1e-6, knee=2.0)
 
 
@@ -326,26 +324,26 @@ def test_the_knee_lies_between_the_longest_and_the_sum(seconds: list[float], kne
 def test_what_moves_where_by_hand() -> None:
     # 4096 rows of 4 KiB: x and y once in DRAM; a row is read again from L1, and its exponentials are written and read there.
     softmax, fused = Softmax(rows=4096, columns=1024), {"variant": "fused"}
-    assert moved_bytes(softmax, fused, FACTS, "DRAM") == {"DRAM": {"compulsory": 2 * 4096 * 4096}}
-    assert reused_bytes(softmax, fused, FACTS) == {"L1": 3 * 4096 * 4096}
+    assert moved_bytes(softmax, fused, CACHES, "DRAM") == {"DRAM": {"compulsory": 2 * 4096 * 4096}}
+    assert reused_bytes(softmax, fused, CACHES) == {"L1": 3 * 4096 * 4096}
     # Rows of 40 KiB do not stay in L1; two of 20 KiB neither, one does.
-    assert reused_bytes(Softmax(rows=16, columns=10240), fused, FACTS) == {"L2": 3 * 16 * 40960}
-    assert reused_bytes(Softmax(rows=16, columns=5120), fused, FACTS) == {"L1": 16 * 20480, "L2": 2 * 16 * 20480}
+    assert reused_bytes(Softmax(rows=16, columns=10240), fused, CACHES) == {"L2": 3 * 16 * 40960}
+    assert reused_bytes(Softmax(rows=16, columns=5120), fused, CACHES) == {"L1": 16 * 20480, "L2": 2 * 16 * 20480}
     # Nothing is known without cache sizes; rows that a kernel could not keep are traffic.
-    assert reused_bytes(softmax, fused, {}) == reused_bytes(softmax, {**fused, "row_cached": 0}, FACTS) == {}
-    assert sum(moved_bytes(softmax, {**fused, "row_cached": 0}, FACTS, "DRAM")["DRAM"].values()) == 5 * 4096 * 4096
+    assert reused_bytes(softmax, fused, {}) == reused_bytes(softmax, {**fused, "row_cached": 0}, CACHES) == {}
+    assert sum(moved_bytes(softmax, {**fused, "row_cached": 0}, CACHES, "DRAM")["DRAM"].values()) == 5 * 4096 * 4096
 
 
 def test_a_workspace_meets_the_level_that_holds_it() -> None:
     # Scores of 8 heads x 256² x 4 bytes = 2 MiB; of 2048² 128 MiB.
     for length, level in ((256, "L3"), (2048, "DRAM")):
-        moved = moved_bytes(Attention(seq_q=length, seq_kv=length), {"variant": "naive"}, FACTS, "DRAM")
+        moved = moved_bytes(Attention(seq_q=length, seq_kv=length), {"variant": "naive"}, CACHES, "DRAM")
         assert moved[level]["scores written"] == 8 * length * length * 4
-    told = moved_bytes(Attention(seq_q=256, seq_kv=256), {"variant": "naive", "workspace_bytes": 1 << 30}, FACTS, "DRAM")
+    told = moved_bytes(Attention(seq_q=256, seq_kv=256), {"variant": "naive", "workspace_bytes": 1 << 30}, CACHES, "DRAM")
     assert "scores written" in told["DRAM"]
     # A thread packs a bmm's products one after the other in one place: 128 x 512 x 4 bytes are 256 KiB, 20000 x 512 x 4 39 MiB.
     for inner, level in ((128, "L2"), (20000, "DRAM")):
-        moved = moved_bytes(Bmm(batch=8, inner=inner), {"variant": "tiled"}, FACTS, "DRAM")
+        moved = moved_bytes(Bmm(batch=8, inner=inner), {"variant": "tiled"}, CACHES, "DRAM")
         assert moved[level]["b packed in fp32: written, read"] == 2 * 8 * inner * 512 * 4
 
 
@@ -554,8 +552,7 @@ def test_even_draws_fill_every_size_and_are_no_points_of_a_report() -> None:
             draw.begin(point)
             chosen.append(draw.choice(range(options)))
         assert [chosen.count(each) for each in range(options)] == pytest.approx([1200 / options] * options, abs=3)
-    facts = {"l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "threads": 2}
-    points = {point.problem for point in default_points(facts, "cpu", machine(), thorough=True)}
+    points = {point.problem for point in default_points(CACHES, "cpu", machine(), thorough=True)}
     for name in DRAWN:
         variant = list(OPERATORS[name].variants)[-1]
         cases = drawn_for(name, variant, "fp32", "cpu", 2)
