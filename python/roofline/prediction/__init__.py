@@ -12,10 +12,9 @@ up because they share the issue ports; levels and arithmetic overlap as far as p
 
 from __future__ import annotations
 
-from .choosing import default_variant
 from .expected import ROOF_WORDS, UTILISED, Advice, Expected, Utilisation, bound_of, fmt_roofs, longest, utilisation_of
 from .many import Predictions, predict_many
-from .problems import Prediction, expect, predict_problem
+from .problems import Prediction, default_variant, expect, predict_problem
 from .rates import KNEE, Rates, machine_rates, memory_and_rest_s, moved_bytes, reused_bytes
 
 __all__ = [

@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Error
-from ..kernel_costs import kernel_costs
 from ..machine import LEVELS, Given, Machine, held_by, machine_of
 from ..operators import operator_named
 from ..operators.base import Facts, Operator
 from ..words import arguments_checked
 from .expected import Utilisation
-from .problems import Assumed, expect, facts_of, planned
-from .rates import moved_bytes
+from .problems import Assumed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -106,12 +104,8 @@ def predict_many(
         for where, there in _levels(machine, problem, caches, everywhere) if fitting else ((level, everywhere),):
             if not there.all():
                 problem = operator.many(**{name: x[there] if name in flat else x for name, x in fields.items()})
-            facts = facts_of(problem, variant, plan)
-            roofs, rates, _ = dataclasses.replace(assumed, level=where).rates(machine, problem, facts)
-            moved = moved_bytes(problem, facts, caches, roofs.level)
-            kernel = kernel_costs(machine, problem, facts["variant"], planned=planned(plan))
-            expected = expect(problem, facts, caches, roofs, rates, moved, kernel)
-            answers = {name: roofs.level if name == "level" else getattr(expected, name) for name in _KINDS}
+            expected = dataclasses.replace(assumed, level=where).prediction(machine, problem, variant, plan)
+            answers = {name: expected.roofs.level if name == "level" else getattr(expected, name) for name in _KINDS}
             for name, values in answers.items():
                 found[name][part][there] = values
     return Predictions(**{name: values.reshape(shape) for name, values in found.items()})

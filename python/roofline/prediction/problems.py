@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .._repr import Parts, Row, printable, values_of
 from ..counts import larger, pick, smaller
 from ..errors import Error
-from ..kernel_costs import KernelCosts, kernel_costs, untimed
+from ..kernel_costs import KernelCosts, kernel_costs, timed_alike, untimed
 from ..machine import LEVELS, MEMORIES, Machine
 from ..model import Roofs, bound, roofs_and_notes, terms_s, time_s as roof_time_s
 from ..operators.base import WORK, Facts, Operator
@@ -25,6 +25,7 @@ from ..units import SECONDS, fmt_si, within
 from .expected import ROOF_WORDS, Expected, Utilisation, longest, utilisation_of
 from .rates import Rates, any_of, machine_rates, memory_and_rest_s, moved_bytes, reused_bytes, share_of
 
+CLEAR = 1.03  # times as fast: less is within what predictions can tell
 ROUNDING = 1e-12  # of a time: a difference of floating-point sums below this is 0
 
 
@@ -210,19 +211,6 @@ def _unboxed(x: NDArray[Any]) -> Any:
     return x if x.ndim else x.item()
 
 
-def planned(plan: Facts | None) -> bool:
-    """Whether a plan says more than which variant it is of."""
-    return any(name != "variant" for name in plan or ())
-
-
-def facts_of(problem: Operator, variant: str | None, plan: Facts | None) -> dict[str, Any]:
-    """The plan with its variant: the one asked for, else its own, else "": no kernel of ours, see `Operator.traffic`."""
-    facts = dict(plan or {})
-    if variant:
-        problem.require_variant(variant)
-    return facts | {"variant": variant or facts.get("variant") or ""}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumed:
     """What a prediction takes from the user instead of the machine; see `predict`. Raises Error for what makes no sense."""
@@ -258,6 +246,22 @@ class Assumed:
             roofs = dataclasses.replace(roofs, labels=labels)
         return roofs, rates, notes
 
+    def prediction(self, machine: Machine, problem: Operator, variant: str | None, plan: Facts | None) -> Prediction:
+        """Of a problem, or of a batch. Raises Error for an unknown variant.
+
+        Its kernel is the variant asked for, else that of the plan, else "": no kernel of ours, see `Operator.traffic`.
+        """
+        if variant:
+            problem.require_variant(variant)
+        own = variant or (plan or {}).get("variant") or ""
+        facts = {**(plan or {}), "variant": own}
+        roofs, rates, notes = self.rates(machine, problem, facts)
+        caches = machine.facts if machine.device == "cpu" else {}
+        kernel = kernel_costs(machine, problem, own, planned=any(name != "variant" for name in plan or ()))
+        found = expect(problem, facts, caches, roofs, rates, moved_bytes(problem, facts, caches, roofs.level), kernel)
+        notes = (*notes, *found.notes, *(() if kernel else untimed(machine, problem, own)))
+        return dataclasses.replace(found, notes=notes, problem=problem, machine=machine.name)
+
 
 def predict_problem(
     machine: Machine,
@@ -283,14 +287,31 @@ def predict_problem(
     of one launch. knee: p of the sum of levels and arithmetic, 1 (times add) to math.inf (the hard roof); None is the measured one.
     Raises Error naming a ceiling that is missing, an unknown variant, or what cannot be assumed.
     """
-    assumed = Assumed(
-        level=level, threads=threads, unit=unit, utilisation=utilisation, launch_s=launch_s, knee=knee
-    )  # fmt: skip
-    facts = facts_of(problem, variant, plan)
-    roofs, rates, notes = assumed.rates(machine, problem, facts)
-    caches = machine.facts if machine.device == "cpu" else {}
-    moved = moved_bytes(problem, facts, caches, roofs.level)
-    kernel = kernel_costs(machine, problem, facts["variant"], planned=planned(plan))
-    found = expect(problem, facts, caches, roofs, rates, moved, kernel)
-    notes = (*notes, *found.notes, *(() if kernel else untimed(machine, problem, facts["variant"])))
-    return dataclasses.replace(found, notes=notes, problem=problem, machine=machine.name)
+    assumed = Assumed(level=level, threads=threads, unit=unit, utilisation=utilisation, launch_s=launch_s, knee=knee)
+    return assumed.prediction(machine, problem, variant, plan)
+
+
+def default_variant(
+    machine: Machine | None, problem: Operator, backend: str, runs: Callable[[str], bool], *, level: str | None = None
+) -> str:
+    """The variant of `problem` that runs where none is asked for. backend: "cpu" or "cuda"; runs: whether a variant can run there.
+
+    The rule is `Operator.default_variant`, or where that one cannot run the last other that suits and can. Where `machine` timed
+    the kernels of several variants on standard problems, with few rows or many as this one has, it is the one with the shortest
+    expected time with operands in `level` (None: the slowest), if that is clearly shorter than the rule's.
+    """
+    ruled = problem.default_variant(backend)
+    suited = [name for name in problem.variants if problem.suits(name, backend) and runs(name)]
+    if not runs(ruled):
+        ruled = [ruled, *suited][-1]
+    if machine is None:
+        return ruled
+    times = {}
+    for name in dict.fromkeys((ruled, *suited)):
+        if timed_alike(machine, problem, name):
+            try:
+                times[name] = predict_problem(machine, problem, variant=name, level=level).time_s
+            except Error:  # roofs that were left out for lack of time
+                return ruled
+    best = min(times, key=lambda name: times[name], default=ruled)
+    return best if ruled in times and times[ruled] > CLEAR * times[best] else ruled
