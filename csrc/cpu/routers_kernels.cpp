@@ -251,9 +251,10 @@ ROOFLINE_INLINE std::uint32_t choose_together(const TopkPart& part, const Places
     in_place = experts == padded;
     if (in_place) scores = logits, row = experts;
   }
+  const bool of_all = !part.renormalise && !part.sigmoid;
   // What the next groups read and write is fetched beside each of the loops below.
   const std::int64_t bytes = kLanes * experts * std::int64_t{sizeof(T)};
-  Ahead ahead(reinterpret_cast<const char*>(logits) + most(4096, 2 * bytes), bytes, (in_place ? 3 : 4) * kLanes + chosen);
+  Ahead ahead(reinterpret_cast<const char*>(logits) + most(4096, 2 * bytes), bytes, (2 + !in_place + of_all) * kLanes + chosen);
   for (int t = 0; t < group.tokens && !in_place; ++t) {
     ahead.fetch_some();
     score<T, Biased, kExact>(part, logits + t * experts, -kMostFinite, padded, places.mask, part.scores + t * row);
@@ -278,9 +279,12 @@ ROOFLINE_INLINE std::uint32_t choose_together(const TopkPart& part, const Places
   const auto score_of = [&](Vec key) __attribute__((always_inline)) { return kExact ? key : bits(words(key) & ~places.mask); };
   constexpr float kLowest = kExact ? kMasked : -kInfinity;
   Vec last = set1(kInfinity);
-  std::uint32_t right = poison_of(squares) == 0 ? (1u << group.tokens) - 1 : 0;
+  const std::uint32_t all = (1u << group.tokens) - 1;
+  std::uint32_t right = poison_of(squares) == 0 ? all : 0;
   for (std::int64_t i = 0; i < chosen; ++i) {
     ahead.fetch_some();
+    __builtin_prefetch(part.numbers + (group.first + 2 * kLanes) * chosen + i * kLanes, 1);
+    __builtin_prefetch(part.weights + (group.first + 2 * kLanes) * chosen + i * kLanes, 1);
     const Vec key = load(ordered[i]), score = score_of(key);
     Words expert = ~words(key);
     if constexpr (kExact) expert ^= words(key) >> 31;
@@ -306,14 +310,14 @@ ROOFLINE_INLINE std::uint32_t choose_together(const TopkPart& part, const Places
     for (std::int64_t i = 0; i < chosen; ++i) store(part.picked + i * kLanes, load(picked[i]));
   }
 
-  for (int t = 0; t < group.tokens; ++t) {
+  for (std::uint32_t doubtful = all & ~right; doubtful; doubtful &= doubtful - 1) {
+    const int t = __builtin_ctz(doubtful);
+    if (are_right(scores + t * row, padded / kLanes, part.found + t, chosen, kLowest)) right |= 1u << t;
+  }
+  store(group.divisors, set1(part.renormalise ? 0.0f : 1.0f));
+  for (int t = 0; t < group.tokens && of_all; ++t) {
     ahead.fetch_some();
-    __builtin_prefetch(part.numbers + (group.first + 2 * kLanes + t) * chosen, 1);
-    __builtin_prefetch(part.weights + (group.first + 2 * kLanes + t) * chosen, 1);
-    if (!(right >> t & 1) && are_right(scores + t * row, padded / kLanes, part.found + t, chosen, kLowest)) right |= 1u << t;
-    group.divisors[t] = part.renormalise ? 0.0f
-                        : part.sigmoid   ? 1.0f
-                                         : sum_of_powers(scores + t * row, experts, kExact ? ~places.mask : -1, part.picked[t]);
+    group.divisors[t] = sum_of_powers(scores + t * row, experts, kExact ? ~places.mask : -1, part.picked[t]);
   }
   return right;
 }
@@ -380,8 +384,8 @@ void topk(const TopkPart& part) {
   for (; group.first < part.tokens; group.first += group.tokens) {
     group.tokens = static_cast<int>(least(kLanes, part.tokens - group.first));
     const std::uint32_t right = together ? choose_together<T, Biased>(part, places, group) : 0;
-    for (int t = 0; t < group.tokens; ++t)
-      if (!(right >> t & 1)) choose_alone<T, Biased>(part, group, t);
+    for (std::uint32_t wrong = ((1u << group.tokens) - 1) & ~right; wrong; wrong &= wrong - 1)
+      choose_alone<T, Biased>(part, group, __builtin_ctz(wrong));
     weigh(part, group);
   }
 }
