@@ -187,7 +187,7 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
   const Vec count = set1(static_cast<float>(columns));
   const std::int64_t most = rows_of_block<NonTemporal, 4>(columns * sizeof(T)), step = most * columns;
   constexpr int kSquareSets = NonTemporal || !kManyRegisters || kStep<V> > kLanes ? 8 : 4;
-  float centre[2][kLanes] = {}, scale[2][kLanes] = {};  // of blocks that begin at even rows, and at odd ones
+  float centre[4][kLanes] = {}, scale[4][kLanes] = {};  // [row % 4]: of the block that begins at that row
   Pace pace;
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
     const T* const block = x + row * columns;
@@ -210,25 +210,24 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
     });
     rest();
     const Vec mean = div(sums.sum[0], count);
-    store(centre[row & 1], add(load(shift), mean));
+    store(centre[row & 3], add(load(shift), mean));
     Vec squares;
     if constexpr (OnePass)
       squares = max(zero(), sub(sums.sum[1], mul(mean, sums.sum[0])));
     else
       squares = totals<V, 1, kSquareSets>(some, columns, [&](int r) __attribute__((always_inline)) {
-        return [from = block + r * columns, mean = centre[row & 1][r]](auto& state, std::int64_t i, int n)
+        return [from = block + r * columns, mean = centre[row & 3][r]](auto& state, std::int64_t i, int n)
                    __attribute__((always_inline)) {
           const V d = less(take<V>(from + i, n, mean), set1(mean));
           state.sum[0] = times_plus(d, d, state.sum[0]);
         };
       }).sum[0];
-    store(scale[row & 1], over_root(squares, columns, eps));
+    store(scale[row & 3], over_root(squares, columns, eps));
   };
-  in_blocks<V, NonTemporal, 4, !OnePass>(y, most, rows, columns, first, [&](std::int64_t row, int r)
-                                                                             __attribute__((always_inline)) {
+  const auto result = [&](std::int64_t row, int r) __attribute__((always_inline)) {
     // Where results have 16 bits one rounding more, of the mean in units of the deviation, does not show.
     constexpr bool kFused = sizeof(T) == 2;
-    const float middle = centre[row & 1][r], unit = scale[row & 1][r];
+    const float middle = centre[row & 3][r], unit = scale[row & 3][r];
     return [=, from = x + (row + r) * columns, mean = set1(kFused ? -middle * unit : middle), one = set1(unit)](
                std::int64_t i, int n) __attribute__((always_inline)) {
       return inexact(each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) {
@@ -236,7 +235,24 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
                           },
                           take<V>(from + i, n, 0), take<V>(weight + i, n, 0), take<V>(bias + i, n, 0)));
     };
-  });
+  };
+  const auto staged = [&](std::int64_t row, auto beside) __attribute__((always_inline)) {
+    const auto sums = totals<V, 2, 4>(1, columns, [&](int) __attribute__((always_inline)) {
+      return [from = x + least(row, rows - 1) * columns, before = x + (row > 0 ? row - 1 : 0) * columns,
+              mean = centre[(row - 1) & 3][0], also = beside(0)](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+        state.sum[0] = add_numbers(state.sum[0], take<V>(from + i, n, 0), from + i, n);
+        const V d = less(take<V>(before + i, n, mean), set1(mean));
+        state.sum[1] = times_plus(d, d, state.sum[1]);
+        also(i, n);
+      };
+    });
+    store(centre[row & 3], div(sums.sum[0], count));
+    store(scale[(row - 1) & 3], over_root(sums.sum[1], columns, eps));
+  };
+  if constexpr (OnePass)
+    in_blocks<V, NonTemporal, 4>(y, most, rows, columns, first, result);
+  else
+    in_blocks<V, NonTemporal, 4>(y, most, rows, columns, first, result, staged);
 }
 
 // y[i] = of(x[i], ...) of every element, any of whose operands may be y.

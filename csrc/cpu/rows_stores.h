@@ -1,6 +1,7 @@
 // How row-wise operators store their results: as they are computed, or past the caches. A kernel file includes it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -147,9 +148,7 @@ class Outgoing {
 constexpr auto kNoneBeside = [](int) { return [](std::int64_t, int) {}; };
 constexpr auto kNoRest = [] {};
 
-// Rows of so many bytes go through their passes one by one. Thrice: three passes, of which two wait for what the one before found.
-template <bool Thrice = false>
-constexpr std::int64_t kLongRowBytes = Thrice ? 2048 : 1024;
+constexpr std::int64_t kLongRowBytes = 1024;  // of rows that go through their passes one by one
 
 // Whether L1 keeps what the steps of a row go through: so many streams of as many bytes.
 constexpr bool fits_l1(std::int64_t streams, std::int64_t row_bytes) { return streams * row_bytes <= 48 << 10; }
@@ -160,21 +159,32 @@ constexpr bool fits_l1(std::int64_t streams, std::int64_t row_bytes) { return st
 // blocks of one row, before those of the next but one. Streams: rows of memory that a row's steps go through, 0 where results wait
 // elsewhere. Long rows are blocks of their own, and the first pass over one stores the results of one before it: of the last but
 // one where L1 keeps three rows, so that nothing waits for the totals of the row between. With 16 registers fp32 was slower so.
-template <class V, int Streams, bool Thrice, class T, class First, class Result>
-ROOFLINE_INLINE void blocks_in_cache(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
+// staged(row, beside), where there is one: of long rows the first pass over `row` and the second over the row before it side by side,
+// of three passes; also for the row behind the last one.
+template <class V, int Streams, class T, class First, class Result, class Staged>
+ROOFLINE_INLINE void blocks_in_cache(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result,
+                                     Staged staged) {
+  constexpr bool kStaged = !std::is_same_v<Staged, std::nullptr_t>;
   const std::int64_t row_bytes = columns * std::int64_t{sizeof(T)};
-  if ((kManyRegisters || sizeof(T) == 2) && Streams > 0 && row_bytes >= kLongRowBytes<Thrice> && rows > 2) {
+  if ((kManyRegisters || sizeof(T) == 2) && Streams > 0 && row_bytes >= kLongRowBytes && rows > 2) {
+    const auto each = [&](std::int64_t behind, std::int64_t end, auto all_but_last) __attribute__((always_inline)) {
+      for (std::int64_t row = 0; row < behind; ++row) all_but_last(row, kNoneBeside);
+      for (std::int64_t row = behind; row < end; ++row)
+        all_but_last(row, [&](int) __attribute__((always_inline)) {
+          return [value = result(row - behind, 0), to = y + (row - behind) * columns](std::int64_t i, int n)
+                     __attribute__((always_inline)) {
+            give<false>(to + i, n, value(i, n));
+          };
+        });
+      for (std::int64_t row = end - behind; row < rows; ++row) write<V, false>(y + row * columns, columns, result(row, 0));
+    };
     // fp32 takes fewer instructions per byte than 16-bit elements, so misses of L1 delay it more: half the bytes are too many.
-    const std::int64_t behind = fits_l1((Streams + 2) * sizeof(T) / 2, row_bytes) ? 2 : 1;
-    for (std::int64_t row = 0; row < behind; ++row) first(row, 1, kNoneBeside, kNoRest);
-    for (std::int64_t row = behind; row < rows; ++row)
-      first(row, 1, [&](int) __attribute__((always_inline)) {
-        return [value = result(row - behind, 0), to = y + (row - behind) * columns](std::int64_t i, int n)
-                   __attribute__((always_inline)) {
-          give<false>(to + i, n, value(i, n));
-        };
-      }, kNoRest);
-    for (std::int64_t row = rows - behind; row < rows; ++row) write<V, false>(y + row * columns, columns, result(row, 0));
+    if constexpr (kStaged)
+      if (fits_l1(2 * sizeof(T), row_bytes)) return each(3, rows + 1, staged);
+    each(fits_l1((Streams + 2) * sizeof(T) / 2, row_bytes) ? 2 : 1, rows, [&](std::int64_t row, auto beside)
+                                                                              __attribute__((always_inline)) {
+      first(row, 1, beside, kNoRest);
+    });
     return;
   }
   for (std::int64_t row = 0; row < rows; row += most) {
@@ -189,7 +199,7 @@ ROOFLINE_INLINE void blocks_in_cache(T* y, std::int64_t most, std::int64_t rows,
 template <bool NonTemporal, int Streams>
 constexpr std::int64_t rows_of_block(std::int64_t row_bytes) {
   if (NonTemporal && !fits_l1(Streams, row_bytes) && row_bytes <= 64 << 10) return 2;
-  return NonTemporal && row_bytes >= kLongRowBytes<> ? 1 : least(kLanes, rows_together(row_bytes));
+  return NonTemporal && row_bytes >= kLongRowBytes ? 1 : least(kLanes, rows_together(row_bytes));
 }
 
 // The same with non-temporal stores: results of one block are stored while the first pass over the next one reads. Streams: rows
@@ -239,12 +249,13 @@ ROOFLINE_INLINE void blocks_in_turn(T* y, std::int64_t most, std::int64_t rows, 
   outgoing.finish(rows * columns * sizeof(T));
 }
 
-template <class V, bool NonTemporal, int Streams, bool Thrice = false, class T, class First, class Result>
-ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
+template <class V, bool NonTemporal, int Streams, class T, class First, class Result, class Staged = std::nullptr_t>
+ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result,
+                               Staged staged = nullptr) {
   const std::int64_t row_bytes = columns * std::int64_t{sizeof(T)};
   const bool whole = reinterpret_cast<std::uintptr_t>(y) % kLineBytes == 0 && row_bytes % kLineBytes == 0;
   if constexpr (!NonTemporal)
-    blocks_in_cache<V, Streams, Thrice>(y, most, rows, columns, first, result);
+    blocks_in_cache<V, Streams>(y, most, rows, columns, first, result, staged);
   else if (Streams > 0 && whole && most == 2 && !fits_l1(Streams, row_bytes) && columns % (2 * kStep<V>) == 0)
     blocks_in_turn<V, true, Streams, true>(y, most, rows, columns, first, result);
   else if (whole)
