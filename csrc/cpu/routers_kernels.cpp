@@ -239,18 +239,14 @@ bool are_right(const float* scores, std::int64_t vectors, const float* found, st
 template <class T, bool Biased>
 ROOFLINE_INLINE std::uint32_t choose_together(const TopkPart& part, const Places& places, Group& group) {
   constexpr bool kExact = sizeof(T) == 2 && !Biased;  // fp32 has bits to spare
-  const std::int64_t experts = part.experts, chosen = part.chosen, pitch = TopkPart::pitch(experts);
+  const std::int64_t experts = part.experts, chosen = part.chosen;
   const T* const logits = static_cast<const T*>(part.logits) + group.first * experts;
   const int columns = experts <= kLanes ? 1 : chosen <= 4 ? kColumn<4> : chosen <= 8 ? kColumn<8> : kColumn<16>;
   const std::int64_t padded = (experts + columns * kLanes - 1) / (columns * kLanes) * (columns * kLanes);
 
-  const float* scores = part.scores;
-  std::int64_t row = pitch;
-  bool in_place = false;
-  if constexpr (std::is_same_v<T, float> && !Biased) {
-    in_place = experts == padded;
-    if (in_place) scores = logits, row = experts;
-  }
+  const bool in_place = std::is_same_v<T, float> && !Biased && experts == padded;
+  const float* const scores = in_place ? reinterpret_cast<const float*>(logits) : part.scores;
+  const std::int64_t row = in_place ? experts : TopkPart::pitch(experts);
   const bool of_all = !part.renormalise && !part.sigmoid;
   // What the next groups read and write is fetched beside each of the loops below.
   const std::int64_t bytes = kLanes * experts * std::int64_t{sizeof(T)};
