@@ -32,13 +32,13 @@ class _Library:
     """Its functions by name. `signatures` as a result's letter and the arguments': p a pointer, i int, l int64, z size, f float."""
 
     LETTERS: Mapping[str, Any] = {
-        "p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_int64, "z": ctypes.c_size_t, "f": ctypes.c_float, "s": ctypes.c_char_p,
-        "b": ctypes.c_bool, "v": None, "I": _Parameters,
+        "p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_int64, "z": ctypes.c_size_t, "f": ctypes.c_float,
+        "s": ctypes.c_char_p, "b": ctypes.c_bool, "v": None, "I": _Parameters,
     }  # fmt: skip
     SIGNATURES: Mapping[str, str] = {
         "version": "s", "init": "pI", "free": "vp", "tensor_overhead": "z", "graph_overhead": "z", "new_graph": "pp",
-        "build_forward_expand": "vpp", "new_tensor_4d": "ppillll", "row_size": "zil", "mul_mat": "pppp", "mul": "pppp", "add": "pppp",
-        "gelu": "ppp", "gelu_erf": "ppp", "relu": "ppp", "swiglu_split": "pppp", "norm": "pppf", "rms_norm": "pppf",
+        "build_forward_expand": "vpp", "new_tensor_4d": "ppillll", "row_size": "zil", "mul_mat": "pppp", "mul": "pppp",
+        "add": "pppp", "gelu": "ppp", "gelu_erf": "ppp", "relu": "ppp", "swiglu_split": "pppp", "norm": "pppf", "rms_norm": "pppf",
         "soft_max": "ppp", "scale_inplace": "pppf", "flash_attn_ext": "ppppppfff", "backend_cpu_init": "p", "backend_cpu_reg": "p",
         "backend_cpu_set_n_threads": "vpi", "backend_cpu_buffer_type": "p", "backend_alloc_ctx_tensors_from_buft": "ppp",
         "backend_buffer_free": "vp", "backend_tensor_set": "vppzz", "backend_tensor_get": "vppzz", "backend_graph_compute": "ipp",
@@ -80,7 +80,7 @@ def floats(array: Array) -> Array:
 
 
 def four_bits(b: Array, scale: Array, group: int) -> Array:
-    """Q4_0 of b, whole numbers from -8 to 7 of [inner, columns], with scale of [groups, columns]: a scale in fp16 for 32 weights."""
+    """Q4_0, a scale in fp16 for 32 weights: of b, whole numbers from -8 to 7 [inner, columns], and scale [groups, columns]."""
     inner, columns = b.shape
     codes = (b.T + 8).astype(np.uint8).reshape(columns, inner // BLOCK, BLOCK)
     scales = np.repeat(floats(scale).T, group // BLOCK, axis=1).astype(np.float16)[..., None]
@@ -213,7 +213,10 @@ class Ggml(Side):
         """Raises Refused."""
         dtype = p["dtype"]
         if operator == "attention" and dtype in ("fp32", "bf16"):
-            for name, of in {"fp32": {"fp32": F32}, "bf16": {"bf16": BF16, "fp16": F16}}[dtype].items():
+            ways = {"fp32": F32} if dtype == "fp32" else {"bf16": BF16}
+            if dtype == "bf16" and p["seq_q"] > 1:  # for a single query it adds up values in the dtype of fp16 ones
+                ways["fp16"] = F16
+            for name, of in ways.items():
                 yield f"flash_attn_ext, keys in {name}", None, lambda graph, of=of: attention(graph, p, x, of)
         elif operator == "matmul" and dtype in ("fp32", "bf16"):
 
