@@ -16,6 +16,7 @@ from roofline.units import KIB, MIB
 
 pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
+
 def throttled() -> Machine:
     """A GPU whose clock falls near the knee, with a datasheet above the measurement."""
 
