@@ -171,7 +171,7 @@ struct Parts {
   bool one_block;                    // of all rows and all of inner
   std::int64_t most_columns;         // of a part
   std::int64_t strips;               // that are packed at a time, at most
-  bool cached;                       // all of b may be, from launch to launch
+  Held held;                         // b, where rows are few
   std::int64_t most_ahead;           // bytes of the next product's operands that are fetched meanwhile
   // Where what a thread owns begins: what the kernel needs, a as it reads it, packed b, sums before they are rounded; the last is
   // the end.
@@ -203,7 +203,9 @@ Parts plan_parts(const Bmm& problem, const GemmKernelsOf<Number>& table, Device&
   parts.most_columns = std::min(problem.columns, parts_of(lines, parts.columns) * kColumns);
   parts.inner_block = inner_block_of(words, most.inner, table.multiple);
   const std::int64_t b_bytes = product({problem.batch, problem.inner, problem.columns, size_bytes(problem.dtype)}, "bmm: b");
-  parts.cached = b_bytes <= device.lasting_bytes();
+  parts.held = b_bytes <= threads * (device.caches().l2_bytes / 2) ? Held::in_second
+               : b_bytes <= device.lasting_bytes()                   ? Held::in_last
+                                                                     : Held::nowhere;
   parts.most_ahead = device.caches().l2_bytes / 2;
   parts.row_block = few ? problem.rows : parts_of(problem.rows, parts_of(problem.rows, most.rows));
   parts.one_block = parts.row_block == problem.rows && parts.inner_block == words;
@@ -256,7 +258,7 @@ void multiply(const Bmm& problem, const GemmKernelsOf<Number>& table, const Part
     }
     if (few) {
       table.plain[index(type)](static_cast<const Number*>(from), b, problem.columns, to, problem.columns, n, columns.size(),
-                               problem.inner, c_type, parts.cached);
+                               problem.inner, c_type, parts.held);
       continue;
     }
     auto* const sums = reinterpret_cast<Number*>(rounded ? own + parts.sums : to);

@@ -12,6 +12,9 @@ enum class Stored : std::uint8_t { fp32, bf16, fp16, int8, fp8_e4m3, fp8_e5m2 };
 constexpr int kStored = static_cast<int>(Stored::fp8_e5m2) + 1;
 [[maybe_unused]] static constexpr bool is_fp8(Stored type) { return type >= Stored::fp8_e4m3; }
 
+// The cache that may hold all of an unpacked b from launch to launch.
+enum class Held : std::uint8_t { nowhere, in_last, in_second };
+
 // Memory that a later part reads.
 struct Later {
   const char* from;
@@ -106,9 +109,9 @@ struct GemmKernelsOf {
   // Strips in fp32 or, where bf16 has them, words of [inner, columns] at b, whose rows are `stride` apart; fp32, bf16, fp16.
   void (*pack_wide[3])(const void* b, std::int64_t stride, Number* packed, std::int64_t columns, std::int64_t inner) = {};
   // c [rows, columns] in c_stored, rows c_stride apart, = a [rows, inner] b, as it lies: up to kMostFewRows rows, a in fp32 or, where
-  // bf16 has them, in words; fp32, bf16, fp16, or null. cached: b does not come from memory.
+  // bf16 has them, in words; fp32, bf16, fp16, or null.
   void (*plain[3])(const Number* a, const void* b, std::int64_t stride, void* c, std::int64_t c_stride, std::int64_t rows,
-                   std::int64_t columns, std::int64_t inner, Stored c_stored, bool cached) = {};
+                   std::int64_t columns, std::int64_t inner, Stored c_stored, Held held) = {};
   // Widens n numbers to fp32, or n words where a word holds several numbers. fp8_e4m3 is scaled by 2^8, as strips of it are read
   // scaled by 2^-8.
   void (*widen[kStored])(const void* x, Number* y, std::int64_t n);

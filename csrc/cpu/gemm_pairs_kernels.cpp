@@ -51,18 +51,18 @@ void widen_to_words(const void* x, float* y, Index n) {
   }
 }
 
-// Two rows of b.
+// Two rows of b, or the last one alone.
 struct PairOfRows : Bf16Pairs {
   using Element = Bf16;
   static constexpr Index kNumbers = 2;
   template <int Vectors>
-  ROOFLINE_INLINE void read(const Bf16* one, const Bf16* next, int lanes, Vec (&y)[Vectors]) {
+  ROOFLINE_INLINE void read(const Bf16* one, const Bf16* next, bool both, int lanes, Vec (&y)[Vectors]) {
     if constexpr (Vectors == 1)
-      y[0] = row_pair(one, next, 0, lanes);
+      y[0] = row_pair(one, both ? next : nullptr, 0, lanes);
     else
 #pragma GCC unroll 4
       for (int z = 0; z < Vectors; z += 2)
-        pair_32(_mm512_loadu_si512(one + z * kLanes), next ? _mm512_loadu_si512(next + z * kLanes) : _mm512_setzero_si512(), y[z],
+        pair_32(_mm512_loadu_si512(one + z * kLanes), both ? _mm512_loadu_si512(next + z * kLanes) : _mm512_setzero_si512(), y[z],
                 y[z + 1]);
   }
 };

@@ -13,7 +13,7 @@ struct RowOf : Floats {
   using Element = T;
   static constexpr Index kNumbers = 1;
   template <int Vectors>
-  ROOFLINE_INLINE void read(const T* b, const T*, int lanes, Vec (&y)[Vectors]) {
+  ROOFLINE_INLINE void read(const T* b, const T*, bool, int lanes, Vec (&y)[Vectors]) {
 #pragma GCC unroll 8
     for (int z = 0; z < Vectors; ++z) y[z] = Vectors > 1 ? load(b + z * kLanes) : get(b, lanes, zero());
   }
@@ -62,6 +62,7 @@ constexpr int most_vectors(int rows) {
 // Columns [j, j + Vectors kLanes) of c; of a single vector the first `lanes`.
 template <int Rows, int Vectors, class Read>
 ROOFLINE_INLINE void add_strip(const Unpacked<Read>& x, Index j, int lanes, Ahead& ahead) {
+  constexpr Index kNumbers = Read::kNumbers, kTogether = Vectors > 1 ? 2 : 1;
   Vec sums[Rows][Vectors];
 #pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r)
@@ -70,18 +71,37 @@ ROOFLINE_INLINE void add_strip(const Unpacked<Read>& x, Index j, int lanes, Ahea
       const Number* const c = x.c + r * x.c_stride + j + z * kLanes;
       sums[r][z] = x.first ? zero() : Vectors > 1 ? load(c) : get(c, lanes, zero());
     }
-  for (Index k = 0; k < x.inner; k += Read::kNumbers) {
-    const Index at = k * x.stride + j;
-    if (ahead.at) ahead.fetch<Read::kNumbers * Vectors * kLanes * Index{sizeof *x.b}>();
-    const auto* const b = x.b + at;
+  // Three rows of a share an address: one for each would take more registers than there are.
+  const Number* a[(Rows + 2) / 3];
+#pragma GCC unroll 5
+  for (Index i = 0; i < (Rows + 2) / 3; ++i) {
+    a[i] = x.a + 3 * i * x.a_stride;
+    asm("" : "+r"(a[i]));  // else the compiler computes it from another
+  }
+  const auto* b = x.b + j;
+  const auto step = [&](bool whole, int u) __attribute__((always_inline)) {
+    if (ahead.at) ahead.fetch<kNumbers * Vectors * kLanes * Index{sizeof *x.b}>();
     Vec y[Vectors];
-    Read::read(b, k + 1 < x.inner ? b + x.stride : nullptr, lanes, y);
+    Read::read(b, b + x.stride, whole, lanes, y);
+    Index stride = x.a_stride;
+    asm("" : "+r"(stride));  // else it keeps multiples of it in registers
 #pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r) {
-      const Vec of_a = set1(x.a[r * x.a_stride + k / Read::kNumbers]);
+      const Vec of_a = set1(a[r / 3][r % 3 * stride + u]);
 #pragma GCC unroll 8
       for (int z = 0; z < Vectors; ++z) sums[r][z] = Read::multiply_add(of_a, y[z], sums[r][z]);
     }
+    b += kNumbers * x.stride;
+  };
+  Index k = 0;
+  for (; k + kTogether * kNumbers <= x.inner; k += kTogether * kNumbers) {
+#pragma GCC unroll 2
+    for (int u = 0; u < kTogether; ++u) step(true, u);
+    for (auto& row : a) row += kTogether;
+  }
+  for (; k < x.inner; k += kNumbers) {
+    step(k + kNumbers <= x.inner, 0);
+    for (auto& row : a) ++row;
   }
 #pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r)
@@ -92,8 +112,9 @@ ROOFLINE_INLINE void add_strip(const Unpacked<Read>& x, Index j, int lanes, Ahea
     }
 }
 
+// Out of line: within `plain` the compiler runs out of registers.
 template <int Rows, int Vectors, class Read>
-void add_strips(const Unpacked<Read>& x, Index j, Ahead ahead) {
+[[gnu::noinline]] void add_strips(const Unpacked<Read>& x, Index j, Ahead ahead) {
   for (; j + Vectors * kLanes <= x.columns; j += Vectors * kLanes) add_strip<Rows, Vectors>(x, j, kLanes, ahead);
   const int left = static_cast<int>(x.columns - j);
   if (left < 1) return;
@@ -119,7 +140,7 @@ struct UnpackedStrip : WideStrip<Arithmetic> {
     Vec words[2][1];
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
-      Read::read(b + half * kLanes, b + half * kLanes + from.stride, kLanes, words[half]);
+      Read::read(b + half * kLanes, b + half * kLanes + from.stride, true, kLanes, words[half]);
       store(from.to + (base + u) * kWidth + half * kLanes, words[half][0]);
     }
     low = words[0][0], high = words[1][0];
@@ -137,11 +158,12 @@ ROOFLINE_INLINE void put_row(const Number* sums, void* c, Index at, Index n, [[m
 
 // Blocks of b are whole rows where sums fit half a small L2, so that memory is read as one stream. A block has enough rows that sums
 // are seldom loaded and stored. Where b comes from memory it has few enough that L1 holds most of the lines that are prefetched
-// meanwhile: those of the next block, and after the last one those of the next product, whose b follows. Rows of a wide c map to the
-// same sets of L1, so their sums lie together, each row a line longer than its sums, until they are complete.
+// meanwhile: those of the next block, and after the last one those of the next product, whose b follows. Where the second cache holds
+// b, and its rows are short, a block is all of it, and nothing is prefetched. Rows of a wide c map to the same sets of L1, so their
+// sums lie together, each row a line longer than its sums, until they are complete.
 template <class Read>
 void plain(const Number* a, const void* from, Index stride, void* c, Index c_stride, Index rows, Index columns, Index inner,
-           Stored c_stored, bool cached) {
+           Stored c_stored, Held held) {
   using Element = typename Read::Element;
   constexpr Index kSize = sizeof(Element), kNumbers = Read::kNumbers, kSumsOfLine = kNumberBytes / (kNumbers * kSize);
   constexpr Index kColumns = 64, kLine = 64 / kNumberBytes, kSums = (64 << 10) / kNumberBytes, kFurther = 1536;
@@ -149,6 +171,7 @@ void plain(const Number* a, const void* from, Index stride, void* c, Index c_str
   const auto* const b = static_cast<const Element*>(from);
   const Index words = (inner + kNumbers - 1) / kNumbers;
   const Index c_bytes = c_stored == Stored::fp32 ? kNumberBytes : 2;
+  const bool cached = held != Held::nowhere, near = held == Held::in_second && stride * kSize <= (rows > 1 ? 2048 : 1024);
   const bool apart = columns > 4 * kColumns || c_stored != Stored::fp32;
   alignas(64) Number memory[kSums + GemmKernels::kMostFewRows * kLine];
   for (Index j = 0; j < columns; j += most_columns) {
@@ -159,7 +182,8 @@ void plain(const Number* a, const void* from, Index stride, void* c, Index c_str
                               : 2 * rows * together > kSums ? 2 * rows
                                                             : (rows + 1) / 2;
     const Index steps = least_steps * kSumsOfLine * kSumsOfLine;
-    const Index block = most(((row_bytes > 512 ? 8 << 10 : 16 << 10) / row_bytes + kNumbers - 1) / kNumbers, steps) * kNumbers;
+    const Index words_of_block = most(((row_bytes > 512 ? 8 << 10 : 16 << 10) / row_bytes + kNumbers - 1) / kNumbers, steps);
+    const Index block = near ? inner : words_of_block * kNumbers;
     const Index sums_stride = apart ? (together + kLine - 1) / kLine * kLine + kLine : c_stride;
     Number* const sums = apart ? memory : static_cast<Number*>(c) + j;
     for (Index k = 0; k < inner; k += block) {
@@ -170,11 +194,11 @@ void plain(const Number* a, const void* from, Index stride, void* c, Index c_str
                                                                : b + inner * stride;
       const char* const begin = reinterpret_cast<const char*>(next);
       const Ahead ahead{begin + far % run, begin + run, run, stride * kSize};
-      if (apart && k + n == inner)  // stores to lines that no cache holds would wait for one after the other
+      if (apart && !near && k + n == inner)  // stores to lines that no cache holds would wait for one after the other
         for (Index r = 0; r < rows; ++r)
           for (Index i = 0; i < together * c_bytes; i += 64) fetch_to_write(static_cast<char*>(c) + (r * c_stride + j) * c_bytes + i);
       in_tiles(rows, [&](Index row, Index some) {
-        add_rows_of(Unpacked<Read>{a + row * words + k / kNumbers, words, b + k * stride + j, stride, row ? Ahead{} : ahead,
+        add_rows_of(Unpacked<Read>{a + row * words + k / kNumbers, words, b + k * stride + j, stride, row || near ? Ahead{} : ahead,
                                    sums + row * sums_stride, sums_stride, together, n, k == 0}, some);
       }, kUnpackedRows);
     }

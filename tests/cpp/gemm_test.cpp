@@ -285,7 +285,7 @@ TEST_P(GemmTest, TakesBAsItLies) {
           const float between = rows > 1 ? c[columns] : 0;
           const auto multiply = [&](void* to, Stored stored) {
             table.plain[index(type)](of_a.data(), b_bits.data(), stride, to, c_stride, rows, columns, inner, stored,
-                                     stored != Stored::fp32);
+                                     stored == Stored::fp32 ? Held::nowhere : stored == Stored::bf16 ? Held::in_last : Held::in_second);
           };
           multiply(c.data(), Stored::fp32);
           for (const Stored half : {Stored::bf16, Stored::fp16}) {
@@ -448,7 +448,8 @@ TEST_P(GemmDoublesTest, TakesBAsItLies) {
         Doubles c((rows - 1) * c_stride + columns, 1), packed(strips * inner * width), of_b((inner - 1) * stride + columns);
         std::copy_n(b.data(), of_b.size(), of_b.data());
         std::fill_n(c.data(), c.size(), -1);
-        table.plain[0](a.data(), of_b.data(), stride, c.data(), c_stride, rows, columns, inner, Stored::fp32, inner > 8);
+        table.plain[0](a.data(), of_b.data(), stride, c.data(), c_stride, rows, columns, inner, Stored::fp32,
+                       inner > 19 ? Held::in_second : inner > 8 ? Held::in_last : Held::nowhere);
         expect_product(a, b, stride, c, c_stride, rows, columns, inner);
         table.pack_wide[0](of_b.data(), stride, packed.data(), columns, inner);
         for (std::int64_t k = 0; k < inner; ++k)
