@@ -555,12 +555,13 @@ def test_an_interrupted_report_says_what_it_kept(ceilings: str, tmp_path: Path, 
     arguments = ["report", "-o", str(out), "--machine", ceilings, "--device", "cpu", "--time-limit", "100"]
     with subprocess.Popen(**command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + PATIENCE_S
-        while process.poll() is None and not (out / "unfinished" / "results.jsonl").exists() and time.monotonic() < deadline:
+        kept = out / "unfinished" / "results.jsonl"
+        while process.poll() is None and not (kept.exists() and "\n" in kept.read_text()) and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert "in " + str(out / "unfinished" / "results.jsonl") in one_line(err)
+    assert f"in {kept}" in one_line(err)
     assert main(["report", "--from", str(out / "unfinished"), "-o", str(out), "--no-plot"]) == 0
     assert "## Operators" in (out / "report.md").read_text()
     capsys.readouterr()
