@@ -1,4 +1,4 @@
-"""Measured series that are made of known numbers: sweeps over the intensity, curves over the working set, and a CPU with both."""
+"""Series of known numbers, as if measured: sweeps over the intensity, curves over the working set, and a CPU with both."""
 
 import math
 from collections.abc import Callable

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from .serving import Refused, Side, operands, seconds
+from .serving import Refused, Side, operands, tried
 
 F32, F16, Q4_0, BF16 = 0, 1, 2, 30  # enum ggml_type
 BLOCK = 32  # weights of Q4_0 that share a scale
 NODES = 64  # tensors that a context has room for
-TRIES = 2  # timed calls of each of several ways, of which the faster stays
 
 Array = np.ndarray
 Tensor = ctypes.c_void_p
@@ -29,7 +28,7 @@ class _Parameters(ctypes.Structure):
 
 
 class _Library:
-    """Its functions by name. `signatures` as a result's letter and the arguments': p a pointer, i int, l int64, z size, f float."""
+    """Its functions by name. A signature is the letter of the result's type, then those of the arguments' types."""
 
     LETTERS: Mapping[str, Any] = {
         "p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_int64, "z": ctypes.c_size_t, "f": ctypes.c_float,
@@ -37,7 +36,7 @@ class _Library:
     }  # fmt: skip
     SIGNATURES: Mapping[str, str] = {
         "version": "s", "init": "pI", "free": "vp", "tensor_overhead": "z", "graph_overhead": "z", "new_graph": "pp",
-        "build_forward_expand": "vpp", "new_tensor_4d": "ppillll", "row_size": "zil", "mul_mat": "pppp", "mul": "pppp",
+        "build_forward_expand": "vpp", "new_tensor_4d": "ppillll", "mul_mat": "pppp", "mul": "pppp",
         "add": "pppp", "gelu": "ppp", "gelu_erf": "ppp", "relu": "ppp", "swiglu_split": "pppp", "norm": "pppf", "rms_norm": "pppf",
         "soft_max": "ppp", "scale_inplace": "pppf", "flash_attn_ext": "ppppppfff", "backend_cpu_init": "p", "backend_cpu_reg": "p",
         "backend_cpu_set_n_threads": "vpi", "backend_cpu_buffer_type": "p", "backend_alloc_ctx_tensors_from_buft": "ppp",
@@ -60,7 +59,7 @@ class _Library:
         }
 
     def repacked(self) -> list[Any]:
-        """Kinds of memory in which weights lie as the kernels of this CPU take them."""
+        """Buffer types in which weights lie as the kernels of this CPU take them."""
         registry = self.backend_cpu_reg()
         address = self.backend_reg_get_proc_address(registry, b"ggml_backend_dev_get_extra_bufts")
         if not address:
@@ -89,7 +88,7 @@ def four_bits(b: Array, scale: Array, group: int) -> Array:
 
 
 class Graph:
-    """A computation, with its operands in memory of ggml's. kind: of the memory of the weights."""
+    """A computation, with its operands in memory of ggml's. kind: the buffer type of the weights."""
 
     def __init__(self, side: "Ggml", kind: Any = None) -> None:
         self.side, self.library, self.kind = side, side.library, kind or side.library.backend_cpu_buffer_type()
@@ -102,7 +101,7 @@ class Graph:
         self.shape: tuple[int, ...] = ()
 
     def operand(self, array: Array, of: int = F32, shape: tuple[int, ...] = (), weight: bool = False) -> Tensor:
-        """shape: as NumPy counts, where that of the array is none of its elements."""
+        """shape: of the elements, in NumPy's order, where one element of the array is not one of the tensor."""
         sizes = [*(shape or array.shape)[::-1], 1, 1, 1][:4]
         made = self.library.new_tensor_4d(self.contexts[weight], of, *sizes)
         self.data.append((made, np.ascontiguousarray(array)))
@@ -112,7 +111,7 @@ class Graph:
         return getattr(self.library, name)(self.contexts[0], *arguments)  # type: ignore[no-any-return]
 
     def ready(self, out: Tensor, shape: tuple[int, ...]) -> None:
-        """Memory allocated, operands written. Raises Refused where these kernels do not take the weights."""
+        """Allocate memory and write the operands. Raises Refused where ggml has no kernel for these weights."""
         self.out, self.shape = out, shape
         self.library.build_forward_expand(self.graph, out)
         for context, kind in zip(self.contexts, (self.library.backend_cpu_buffer_type(), self.kind)):  # noqa: B905
@@ -193,7 +192,7 @@ def rowwise(graph: Graph, operator: str, p: Mapping[str, Any], x: Mapping[str, A
 
 
 ROWS = ("silu_mul", "softmax", "gelu", "rms_norm", "layer_norm")
-Way = tuple[str, Any, Callable[[Graph], None]]  # its name, the kind of memory of the weights, what builds the graph
+Way = tuple[str, Any, Callable[[Graph], None]]  # its name, the buffer type of the weights, what builds the graph
 
 
 class Ggml(Side):
@@ -214,7 +213,7 @@ class Ggml(Side):
         dtype = p["dtype"]
         if operator == "attention" and dtype in ("fp32", "bf16"):
             ways = {"fp32": F32} if dtype == "fp32" else {"bf16": BF16}
-            if dtype == "bf16" and p["seq_q"] > 1:  # for a single query it adds up values in the dtype of fp16 ones
+            if dtype == "bf16" and p["seq_q"] > 1:  # for one query ggml accumulates fp16 values in fp16
                 ways["fp16"] = F16
             for name, of in ways.items():
                 yield f"flash_attn_ext, keys in {name}", None, lambda graph, of=of: attention(graph, p, x, of)
@@ -265,13 +264,11 @@ class Ggml(Side):
                 graph.close()
                 continue
             self.graph = graph
-            self.call()
-            took = min(seconds(self) for _ in range(TRIES))
-            slower = before if took < best else graph
+            took = tried(self)
             if took < best:
-                best, label = took, name
+                best, label, slower = took, name, before
             else:
-                self.graph = before
+                self.graph, slower = before, graph
             if slower:
                 slower.close()
         if not self.graph:

@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from onnx import TensorProto, helper  # type: ignore[import-not-found,unused-ignore]
 
-from .serving import Refused, Side, brief, operands, seconds
+from .serving import Refused, Side, brief, operands, tried
 
 OPSETS = (("", 23), ("com.microsoft", 1))
 IR_VERSION = 11
@@ -20,7 +20,6 @@ TYPES = {
     "bf16": (TensorProto.BFLOAT16, np.uint16),
     "int8": (TensorProto.INT8, np.int8), "uint8": (TensorProto.UINT8, np.uint8), "int32": (TensorProto.INT32, np.int32),
 }  # fmt: skip
-TRIES = 2  # timed calls of each of several models, of which the faster stays
 
 Array = np.ndarray
 
@@ -255,8 +254,7 @@ class Onnx(Side):
             before = self.session
             try:
                 self.session = Session(model)
-                self.call()
-                took = min(seconds(self) for _ in range(TRIES))
+                took = tried(self)
             except Exception as error:
                 reasons.append(brief(error).rpartition(" : ")[2])  # without the numbers and names of its codes
                 self.session = before

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+TRIES = 2  # timed calls of each of several ways to compute a problem
 LEAST = 3  # calls of a turn, if they are short
 BATCH_S = 2e-3  # of calls timed together, where operands may stay in the caches
 PATHS = re.compile(r"(?<![\w.])(?:~|[A-Za-z]:)?(?:[/\\][\w.+@-]+){2,}[/\\]?")
@@ -63,6 +64,12 @@ def seconds(side: Side, calls: int = 1) -> float:
     for _ in range(calls):
         side.call()
     return (time.perf_counter() - begin) / calls
+
+
+def tried(side: Side) -> float:
+    """Seconds of the faster of a few calls, after one that warms up: to choose between ways to compute a problem."""
+    side.call()
+    return min(seconds(side) for _ in range(TRIES))
 
 
 def sampled(side: Side, turn_s: float, cold: bool) -> list[float]:

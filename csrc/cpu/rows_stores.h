@@ -159,8 +159,8 @@ constexpr bool fits_l1(std::int64_t streams, std::int64_t row_bytes) { return st
 // blocks of one row, before those of the next but one. Streams: rows of memory that a row's steps go through, 0 where results wait
 // elsewhere. Long rows are blocks of their own, and the first pass over one stores the results of one before it: of the last but
 // one where L1 keeps three rows, so that nothing waits for the totals of the row between. With 16 registers fp32 was slower so.
-// staged(row, beside), where there is one: of long rows the first pass over `row` and the second over the row before it side by side,
-// of three passes; also for the row behind the last one.
+// staged(row, beside), where an operator has three passes: the first pass over a long `row` side by side with the second pass over
+// the row before it. It is also called for the row behind the last one.
 template <class V, int Streams, class T, class First, class Result, class Staged>
 ROOFLINE_INLINE void blocks_in_cache(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result,
                                      Staged staged) {

@@ -247,9 +247,9 @@ class Assumed:
         return roofs, rates, notes
 
     def prediction(self, machine: Machine, problem: Operator, variant: str | None, plan: Facts | None) -> Prediction:
-        """Of a problem, or of a batch. Raises Error for an unknown variant.
+        """The prediction of a problem, or of a batch of them. Raises Error for an unknown variant.
 
-        Its kernel is the variant asked for, else that of the plan, else "": no kernel of ours, see `Operator.traffic`.
+        The kernel is `variant`, else the plan's variant, else "": no kernel of ours, see `Operator.traffic`.
         """
         if variant:
             problem.require_variant(variant)
@@ -294,11 +294,12 @@ def predict_problem(
 def default_variant(
     machine: Machine | None, problem: Operator, backend: str, runs: Callable[[str], bool], *, level: str | None = None
 ) -> str:
-    """The variant of `problem` that runs where none is asked for. backend: "cpu" or "cuda"; runs: whether a variant can run there.
+    """The variant of `problem` that runs unless the user names one.
 
-    The rule is `Operator.default_variant`, or where that one cannot run the last other that suits and can. Where `machine` timed
-    the kernels of several variants on standard problems, with few rows or many as this one has, it is the one with the shortest
-    expected time with operands in `level` (None: the slowest), if that is clearly shorter than the rule's.
+    backend: "cpu" or "cuda". runs: whether the device can run a variant. The rule is `Operator.default_variant`; where the device
+    cannot run that one, the last other variant that suits the problem and that it can run. Where `machine` timed the kernels of
+    several variants on standard problems, with few rows or many as this one has, it is the one with the shortest expected time with
+    operands in `level` (None: the slowest), if that is clearly shorter than the rule's.
     """
     ruled = problem.default_variant(backend)
     suited = [name for name in problem.variants if problem.suits(name, backend) and runs(name)]
