@@ -36,8 +36,10 @@ const char* at(const void* memory, std::int64_t bytes) { return static_cast<cons
 
 Bound rope(const ops::Rope& problem, Device& device) {
   const auto [isa, table] = choose_tokens();
-  const auto run = table->rope[element_of(problem.dtype, problem.op)];
   const std::int64_t half = problem.head_dim / 2, items = problem.tokens() * (problem.heads + problem.kv_heads);
+  const bool from_memory = isa != Isa::scalar && items * problem.head_dim * size_bytes(problem.dtype) > device.lasting_bytes();
+  if (from_memory) choose_pace(device);
+  const auto run = table->rope[element_of(problem.dtype, problem.op)][from_memory];
   const Element element = element_of(problem.table_dtype, problem.op);
   const bool as_they_lie = element == kFp32 && problem.dtype != DType::bf16;
   const std::int64_t scratch_bytes = as_they_lie ? 0 : whole_pages(2 * half * std::int64_t{sizeof(float)});

@@ -9,15 +9,21 @@ namespace {
 
 // -- rope ---------------------------------------------------------------------------------------------------------------------
 
-// One head; cos and sin are in the order of registers, as far as they are whole. It is read in halves, out of the order that hardware
-// follows: the head that lies `ahead` bytes later is fetched into L2, where that is not 0.
-template <class T>
-ROOFLINE_INLINE void rotate(T* x, const float* cos, const float* sin, std::int64_t half, std::int64_t ahead) {
+// Heads are read in halves, out of the order that hardware follows: so far ahead what comes from memory is fetched.
+constexpr std::int64_t kHeadsAheadBytes = 8192;
+
+// One head; cos and sin are in the order of registers, as far as they are whole. FromMemory: what lies `ahead` bytes later is
+// fetched, and paced_stores hold for stores that miss the caches as for those past them.
+template <bool FromMemory, class T>
+ROOFLINE_INLINE void rotate(T* x, const float* cos, const float* sin, std::int64_t half, std::int64_t ahead, Pace& pace) {
   constexpr int kWhole = kStep<VecOf<T>>;
   T* const y = x + half;
-  if (ahead) fetch(x, 2 * half, ahead);
   const auto pairs = [&](auto of, std::int64_t i, int n) __attribute__((always_inline)) {
     using V = decltype(of);
+    if constexpr (FromMemory) {
+      fetch<1>(x + i, n, ahead), fetch<1>(y + i, n, ahead);
+      for (int times = 0; times < 3; ++times) pace.step(x, 0);  // two lines are read and written
+    }
     const V left = take<V>(x + i, n, 0), right = take<V>(y + i, n, 0), c = kept_at<V>(cos + i, n), s = kept_at<V>(sin + i, n);
     give<false>(x + i, n, inexact(each([](Vec a, Vec b, Vec of_a, Vec of_b) __attribute__((always_inline)) {
       return sub(mul(a, of_a), mul(b, of_b));
@@ -65,23 +71,28 @@ const float* in_fp32(const void* table, Element element, std::int64_t first, std
   return to;
 }
 
-template <class T>
+template <class T, bool FromMemory>
 void rope(const RopePart& part) {
-  const std::int64_t half = part.half, all = part.heads + part.kv_heads;
-  const std::int64_t last_token = (part.last - 1) / all;
+  const std::int64_t half = part.half, all = part.heads + part.kv_heads, table_bytes = half * (part.table == kFp32 ? 4 : 2);
+  // Another thread's lines are left where they are: what is fetched ahead lies within this range of tokens.
+  const std::int64_t last_token = (part.last - 1) / all, head_bytes = 2 * half * std::int64_t{sizeof(T)};
+  Pace pace;
   std::int64_t token = part.first / all, head = part.first % all;
   for (std::int64_t at = part.first; at < part.last; ++token, head = 0) {
     const std::int64_t end = least(all, head + part.last - at);
     at += end - head;
     const float* const cos = in_fp32<T>(part.cos, part.table, token * half, half, part.scratch);
     const float* const sin = in_fp32<T>(part.sin, part.table, token * half, half, part.scratch + half);
+    if (FromMemory && token < last_token) {
+      fetch<1>(static_cast<const char*>(part.cos), table_bytes, (token + 1) * table_bytes);
+      fetch<1>(static_cast<const char*>(part.sin), table_bytes, (token + 1) * table_bytes);
+    }
     for (; head < end; ++head) {
       const bool of_q = head < part.heads;
       const std::int64_t heads = of_q ? part.heads : part.kv_heads, number = token * heads + head - (of_q ? 0 : part.heads);
       T* const x = static_cast<T*>(of_q ? part.q : part.k) + number * 2 * half;
-      // The same head of the next token, where that is whole in this range: another thread's lines are left where they are.
-      const std::int64_t ahead = token + 1 < last_token ? heads * 2 * half * std::int64_t{sizeof(T)} : 0;
-      rotate(x, cos, sin, half, ahead);
+      const std::int64_t left = (last_token * heads - number - 1) * head_bytes;
+      rotate<FromMemory>(x, cos, sin, half, least(kHeadsAheadBytes, left > 0 ? left : 0), pace);
     }
   }
 }
@@ -142,7 +153,7 @@ void embedding(const EmbeddingPart& part) {
 }  // namespace
 
 extern const TokensKernels ROOFLINE_TABLE(tokens) = {
-    {rope<float>, rope<Bf16>, rope<Fp16>},
+    {{rope<float, false>, rope<float, true>}, {rope<Bf16, false>, rope<Bf16, true>}, {rope<Fp16, false>, rope<Fp16, true>}},
     {embedding<false>, embedding<true>},
 };
 

@@ -29,8 +29,8 @@ struct EmbeddingPart {
 };
 
 struct TokensKernels {
-  void (*rope[kElements])(const RopePart&);
-  void (*embedding[2])(const EmbeddingPart&);  // [0] plain stores, [1] non-temporal ones
+  void (*rope[kElements][2])(const RopePart&);  // [0] q and k in a cache, [1] from memory
+  void (*embedding[2])(const EmbeddingPart&);   // [0] plain stores, [1] non-temporal ones
 };
 
 ROOFLINE_DECLARE_TABLES(TokensKernels, tokens);

@@ -25,7 +25,7 @@ class TokensTest : public TableTest<TokensKernels> {
   const TokensKernels& table() const { return *GetParam().table; }
 
   template <class T, class Table>
-  void rope(std::int64_t half, std::int64_t heads, std::int64_t kv_heads, std::int64_t offset) const {
+  void rope(std::int64_t half, std::int64_t heads, std::int64_t kv_heads, std::int64_t offset, bool from_memory) const {
     const std::int64_t tokens = 3, all = tokens * (heads + kv_heads);
     Guarded<T> q(tokens * heads * 2 * half, offset), k(tokens * kv_heads * 2 * half, offset / 2);
     Guarded<T> q_before(tokens * heads * 2 * half), k_before(tokens * kv_heads * 2 * half);
@@ -33,8 +33,8 @@ class TokensTest : public TableTest<TokensKernels> {
     Guarded<float> scratch(2 * half);
     q.fill(1), q_before.fill(1), k.fill(2), k_before.fill(2), cos.fill(3), sin.fill(4);
     const std::int64_t first = std::min<std::int64_t>(offset % 2, all), last = all - offset % 2;
-    table().rope[kElementOf<T>]({q.data(), k.data(), cos.data(), sin.data(), scratch.data(), first, last, heads, kv_heads, half,
-                                 kElementOf<Table>});
+    table().rope[kElementOf<T>][from_memory]({q.data(), k.data(), cos.data(), sin.data(), scratch.data(), first, last, heads, kv_heads,
+                                              half, kElementOf<Table>});
     ASSERT_TRUE(q.guarded() && k.guarded() && scratch.guarded()) << half;
     for (std::int64_t item = 0; item < all; ++item) {
       const std::int64_t token = item / (heads + kv_heads), head = item % (heads + kv_heads);
@@ -58,11 +58,12 @@ class TokensTest : public TableTest<TokensKernels> {
   void every_table() const {
     for (const std::int64_t half : {1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 64, 65})
       for (const std::int64_t offset : {0, 1, 5})
-        for (const std::int64_t heads : {1, 3}) {
-          rope<T, float>(half, heads, 1, offset);
-          rope<T, Bf16>(half, heads, 2, offset);
-          rope<T, Fp16>(half, heads, 1, offset);
-        }
+        for (const std::int64_t heads : {1, 3})
+          for (const bool from_memory : {false, true}) {
+            rope<T, float>(half, heads, 1, offset, from_memory);
+            rope<T, Bf16>(half, heads, 2, offset, from_memory);
+            rope<T, Fp16>(half, heads, 1, offset, from_memory);
+          }
   }
 };
 
