@@ -260,9 +260,8 @@ int Device::quickest(const std::string& what, int candidates, const std::functio
   using Clock = std::chrono::steady_clock;
   constexpr int kTurns = 6;         // the first wakes all threads, and does not count
   constexpr double kBetter = 0.97;  // of the time of an earlier candidate: below is noise
-  constexpr std::chrono::seconds kHolds{30};
-  Quickest& known = quickest_[what];
-  if (Clock::now() < known.until) return known.candidate;
+  const auto [known, is_new] = quickest_.try_emplace(what, 0);
+  if (!is_new) return known->second;
   const Trial trial = prepare();
   std::vector<std::array<double, kTurns>> took_s(candidates);
   pool_->pin();
@@ -275,17 +274,15 @@ int Device::quickest(const std::string& what, int candidates, const std::functio
     }
   pool_->unpin();
   // The median of ratios within a turn, for memory may change its rate from turn to turn.
-  int best = 0;
   std::vector<double> ratio(candidates);
   for (int candidate = 0; candidate < candidates; ++candidate) {
     auto ratios = took_s[candidate];
     for (int turn = 0; turn < kTurns; ++turn) ratios[turn] /= took_s[0][turn];
     std::nth_element(ratios.begin() + 1, ratios.begin() + kTurns / 2, ratios.end());
     ratio[candidate] = ratios[kTurns / 2];
-    if (ratio[candidate] < kBetter * ratio[best]) best = candidate;
+    if (ratio[candidate] < kBetter * ratio[known->second]) known->second = candidate;
   }
-  known = {best, trial.memory.empty() ? Clock::time_point::max() : Clock::now() + kHolds};
-  return best;
+  return known->second;
 }
 
 double Device::run_batch(const Batch& batch) {

@@ -1,7 +1,6 @@
 // The CPU backend: memory with huge pages, the thread pool, cache sizes, and its kernels.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -52,8 +51,7 @@ class Device final : public Backend, public Queue {
     std::vector<Extent> memory;     // that no cache holds when a run begins
     std::function<void(int)> run;   // a candidate
   };
-  // The quickest of `candidates`, measured in turns when `what` is asked for the first time. Where a trial reads memory, whose rate
-  // changes, it holds for half a minute.
+  // The quickest of `candidates`, measured in turns when `what` is asked for the first time.
   int quickest(const std::string& what, int candidates, const std::function<Trial()>& prepare);
   double run_batch(const Batch& batch) override;
   double clock_hz() override;
@@ -70,11 +68,7 @@ class Device final : public Backend, public Queue {
   std::int64_t usable_cores_ = 1;
   std::shared_ptr<void> scratch_;  // of `make_cold`
   std::int64_t scratch_lines_ = 0, next_scratch_line_ = 0;
-  struct Quickest {
-    int candidate = 0;
-    std::chrono::steady_clock::time_point until = {};  // it is measured again
-  };
-  std::map<std::string, Quickest> quickest_;
+  std::map<std::string, int> quickest_;
 };
 
 // A launch receives the device as its queue.
