@@ -17,6 +17,7 @@ from typing import Any
 
 TRIES = 2  # timed calls of each of several ways to compute a problem
 LEAST = 3  # calls of a turn, if they are short
+WAKE_S = 0.1  # of sweeps, until memory that was idle reaches its rate
 BATCH_S = 2e-3  # of calls timed together, where operands may stay in the caches
 PATHS = re.compile(r"(?<![\w.])(?:~|[A-Za-z]:)?(?:[/\\][\w.+@-]+){2,}[/\\]?")
 
@@ -73,7 +74,10 @@ def tried(side: Side) -> float:
 
 
 def sampled(side: Side, turn_s: float, cold: bool) -> list[float]:
-    """Seconds per call over about turn_s. cold: the caches are swept before every call."""
+    """Seconds per call over about turn_s. cold: the caches are swept before every call, and for WAKE_S before the first."""
+    begun = time.perf_counter()
+    while cold and time.perf_counter() - begun < WAKE_S:
+        side.sweep()
     begun = time.perf_counter()
     once = seconds(side)  # wakes the threads; a warm one brings the operands
     if once > turn_s and not cold:
