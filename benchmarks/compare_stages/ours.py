@@ -15,9 +15,9 @@ from roofline.measurement.tensors import allocate_all, bind, check, require_kern
 from roofline.measurement.timing import from_roofs, roofs_seen
 from roofline.operators import OPERATORS, Operator, Stream
 from roofline.probes.bandwidth import STREAM
-from roofline.probes.levels import last_cache
+from roofline.probes.levels import last_cache, memory_level
 
-from .serving import Refused, Side
+from .serving import Refused, Side, wake
 
 SEED = 1
 SWEPT = 4  # times the last cache: after twice its size weights came 10 to 30 % faster than memory gives them
@@ -156,6 +156,8 @@ class Ours(Side):
             self.device, mix=problem.mix, arithmetic=bound.plan.get("arithmetic") or problem.compute()[0], level=level,
             flops=problem.total_flops(), machine=None, products=bool(problem.products()),
         )  # fmt: skip
+        if level == memory_level(self.device.facts):
+            wake(self)
         seen = {p.kind: p.rates(self.device.core.sample(p.sets, flush_each=p.flush, policy=ROOF)["samples_s"]) for p in probes}
         rates = {p.kind: {"label": p.label, "median": statistics.median(seen[p.kind]), "samples": seen[p.kind]} for p in probes}
         allowed = from_roofs(problem.total_flops(), problem.compulsory_bytes())(roofs_seen(seen, level))

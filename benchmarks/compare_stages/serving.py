@@ -17,7 +17,7 @@ from typing import Any
 
 TRIES = 2  # timed calls of each of several ways to compute a problem
 LEAST = 3  # calls of a turn, if they are short
-WAKE_S = 0.1  # of sweeps, until memory that was idle reaches its rate
+WAKE_S = 0.1
 BATCH_S = 2e-3  # of calls timed together, where operands may stay in the caches
 PATHS = re.compile(r"(?<![\w.])(?:~|[A-Za-z]:)?(?:[/\\][\w.+@-]+){2,}[/\\]?")
 
@@ -73,11 +73,17 @@ def tried(side: Side) -> float:
     return min(seconds(side) for _ in range(TRIES))
 
 
-def sampled(side: Side, turn_s: float, cold: bool) -> list[float]:
-    """Seconds per call over about turn_s. cold: the caches are swept before every call, and for WAKE_S before the first."""
+def wake(side: Side) -> None:
+    """Sweeps until memory that was idle has reached its rate."""
     begun = time.perf_counter()
-    while cold and time.perf_counter() - begun < WAKE_S:
+    while time.perf_counter() - begun < WAKE_S:
         side.sweep()
+
+
+def sampled(side: Side, turn_s: float, cold: bool) -> list[float]:
+    """Seconds per call over about turn_s. cold: the caches are swept before every call, and memory is woken before the first."""
+    if cold:
+        wake(side)
     begun = time.perf_counter()
     once = seconds(side)  # wakes the threads; a warm one brings the operands
     if once > turn_s and not cold:
