@@ -119,13 +119,11 @@ ROOFLINE_INLINE void copy_line(char* to, const char* from) {
   }
 }
 
-// The hardware cannot know where the next row lies: while one is copied, the one this far behind it is fetched. Into L2 where
-// results bypass the caches: on an Intel Xeon the few buffers of L1's misses serve such stores too.
-constexpr std::int64_t kAheadBytes = 4096;
-template <bool NonTemporal>
+// The hardware cannot know where the next row lies: while one is copied, the one this far behind it is fetched into cache `Level`.
+template <bool NonTemporal, int Level>
 void embedding(const EmbeddingPart& part) {
+  constexpr std::int64_t kAheadBytes = NonTemporal && Level == 1 ? 8192 : 4096;
   const std::int64_t bytes = part.row_bytes, ahead = (kAheadBytes + bytes - 1) / bytes;
-  constexpr int kLevel = NonTemporal ? 2 : 1;
   char* to = part.out;
   Pace pace;
   for (std::int64_t token = 0; token < part.tokens; ++token, to += bytes) {
@@ -134,16 +132,16 @@ void embedding(const EmbeddingPart& part) {
     std::int64_t i = 0;
     if constexpr (NonTemporal) {  // up to where a line of the result begins
       i = least(static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(to) % kLineBytes), bytes);
-      fetch<kLevel>(next, 1);
+      fetch<Level>(next, 1);
       __builtin_memcpy(to, from, static_cast<std::size_t>(i));
     }
     for (; i + kLineBytes <= bytes; i += kLineBytes) {
-      fetch<kLevel>(next + i, 1);
+      fetch<Level>(next + i, 1);
       if constexpr (NonTemporal) pace.step(to, 0);
       copy_line<NonTemporal>(to + i, from + i);
     }
     if (i < bytes) {
-      fetch<kLevel>(next + bytes - 1, 1);
+      fetch<Level>(next + bytes - 1, 1);
       __builtin_memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
     }
   }
@@ -154,7 +152,7 @@ void embedding(const EmbeddingPart& part) {
 
 extern const TokensKernels ROOFLINE_TABLE(tokens) = {
     {{rope<float, false>, rope<float, true>}, {rope<Bf16, false>, rope<Bf16, true>}, {rope<Fp16, false>, rope<Fp16, true>}},
-    {embedding<false>, embedding<true>},
+    {embedding<false, 1>, embedding<true, 1>, embedding<true, 2>},
 };
 
 }  // namespace roofline::cpu

@@ -30,7 +30,7 @@ struct EmbeddingPart {
 
 struct TokensKernels {
   void (*rope[kElements][2])(const RopePart&);  // [0] q and k in a cache, [1] from memory
-  void (*embedding[2])(const EmbeddingPart&);   // [0] plain stores, [1] non-temporal ones
+  void (*embedding[3])(const EmbeddingPart&);   // [0] plain stores, [1] non-temporal ones and rows fetched into L1, [2] into L2
 };
 
 ROOFLINE_DECLARE_TABLES(TokensKernels, tokens);
