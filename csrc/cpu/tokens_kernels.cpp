@@ -9,20 +9,22 @@ namespace {
 
 // -- rope ---------------------------------------------------------------------------------------------------------------------
 
-// Heads are read in halves, out of the order that hardware follows: so far ahead what comes from memory is fetched.
-constexpr std::int64_t kHeadsAheadBytes = 8192;
+// Whether what comes from memory is fetched into L1 line by line, and stores are paced: fp32 takes so few instructions a line.
+template <class T>
+constexpr bool kLineByLine = sizeof(T) == sizeof(float);
 
-// One head; cos and sin are in the order of registers, as far as they are whole. FromMemory: what lies `ahead` bytes later is
-// fetched, and paced_stores hold for stores that miss the caches as for those past them.
+// One head; cos and sin are in the order of registers, as far as they are whole. Heads are read in halves, out of the order that
+// hardware follows. FromMemory: what lies `ahead` bytes later is fetched.
 template <bool FromMemory, class T>
 ROOFLINE_INLINE void rotate(T* x, const float* cos, const float* sin, std::int64_t half, std::int64_t ahead, Pace& pace) {
   constexpr int kWhole = kStep<VecOf<T>>;
   T* const y = x + half;
+  if constexpr (FromMemory && !kLineByLine<T>) fetch(x, 2 * half, ahead);
   const auto pairs = [&](auto of, std::int64_t i, int n) __attribute__((always_inline)) {
     using V = decltype(of);
-    if constexpr (FromMemory) {
-      fetch<1>(x + i, n, ahead), fetch<1>(y + i, n, ahead);
-      for (int times = 0; times < 3; ++times) pace.step(x, 0);  // two lines are read and written
+    if (FromMemory && kLineByLine<T> && (i * std::int64_t{sizeof(T)} & (kLineBytes - 1)) == 0) {
+      fetch<1>(x + i, 1, ahead), fetch<1>(y + i, 1, ahead);
+      pace.step(x, i);
     }
     const V left = take<V>(x + i, n, 0), right = take<V>(y + i, n, 0), c = kept_at<V>(cos + i, n), s = kept_at<V>(sin + i, n);
     give<false>(x + i, n, inexact(each([](Vec a, Vec b, Vec of_a, Vec of_b) __attribute__((always_inline)) {
@@ -83,7 +85,7 @@ void rope(const RopePart& part) {
     at += end - head;
     const float* const cos = in_fp32<T>(part.cos, part.table, token * half, half, part.scratch);
     const float* const sin = in_fp32<T>(part.sin, part.table, token * half, half, part.scratch + half);
-    if (FromMemory && token < last_token) {
+    if (FromMemory && kLineByLine<T> && token < last_token) {
       fetch<1>(static_cast<const char*>(part.cos), table_bytes, (token + 1) * table_bytes);
       fetch<1>(static_cast<const char*>(part.sin), table_bytes, (token + 1) * table_bytes);
     }
@@ -92,7 +94,7 @@ void rope(const RopePart& part) {
       const std::int64_t heads = of_q ? part.heads : part.kv_heads, number = token * heads + head - (of_q ? 0 : part.heads);
       T* const x = static_cast<T*>(of_q ? part.q : part.k) + number * 2 * half;
       const std::int64_t left = (last_token * heads - number - 1) * head_bytes;
-      rotate<FromMemory>(x, cos, sin, half, least(kHeadsAheadBytes, left > 0 ? left : 0), pace);
+      rotate<FromMemory>(x, cos, sin, half, least(kLineByLine<T> ? 8192 : heads * head_bytes, left > 0 ? left : 0), pace);
     }
   }
 }
