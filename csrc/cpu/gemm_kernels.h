@@ -144,9 +144,10 @@ struct FixedPoint {
   int digits;   // bytes that hold a number of a; 1 where it has 16 bits
   void (*few)(const QuantizedPart&);  // null: only tiles take what `fix` makes
   // a as rows of `digits` planes of words [groups, (group + 3) / 4 * 4 / numbers], filled up with 0, which times their scale in
-  // scales[rows, groups, chunks] are a, and sums as those of add_up. What is not finite makes its sums NaN.
+  // scales[rows, groups, chunks] are a, and sums as those of add_up, without zero points times the offset of stored weights. What is
+  // not finite makes its sums NaN.
   void (*fix)(const float* a, std::uint32_t* words, float* scales, float* sums, std::int64_t rows, std::int64_t inner,
-              std::int64_t group, std::int64_t chunk);
+              std::int64_t group, std::int64_t chunk, bool zeros);
 
   std::int64_t words(std::int64_t group, std::int64_t groups) const {  // of a row
     return digits * (groups * ((group + 3) / 4 * 4 / numbers) + QuantizedPart::kPadding);

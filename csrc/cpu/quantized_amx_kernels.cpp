@@ -85,7 +85,7 @@ struct InTiles {
   ROOFLINE_INLINE Chunk chunk(const QuantizedPart& part, Index strip, Index k) {
     const char* const b = static_cast<const char*>(part.b) + strip * Of::bytes(part);
     const auto at = Of::place(part, k);
-    Of::fetch_header(part, b, at, kInFlight);
+    Of::fetch_header(part, b + at.header, b + at.numbers, kInFlight);
     return {b + at.header, b + at.numbers, (Of::after_chunk(part, k) - k + 3) / 4, at.a, at.sum};
   }
 
@@ -122,7 +122,8 @@ struct InTiles {
       for (int half = 0; half < 2; ++half) {
         const float* const square = of.squares + r * kColumns + half * kLanes;
         float* const into = part.workspace + (of.row + r) * kColumns + half * kLanes;
-        const Vec sum = Of::sum_of(part, sum_of_a, [&](int i) __attribute__((always_inline)) { return load(square + i * kTile * kColumns); });
+        const Vec sum = Of::sum_of(part.scales_of_a + (sum_of_a - part.sums),
+                                   [&](int i) __attribute__((always_inline)) { return load(square + i * kTile * kColumns); });
         store(into, fma(scale[half], sub(sum, mul(origin[half], set1(*sum_of_a))), load(into)));
       }
   }

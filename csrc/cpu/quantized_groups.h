@@ -56,6 +56,9 @@ struct NibblePairs {
   }
 };
 
+template <class B>
+constexpr bool kMixed = false;  // whether sums of the first half contain those of the second
+
 #if defined(__AVX512VNNI__) || defined(ROOFLINE_SIMDE)
 // Four rows in the bytes of words, for a in digits of 8 bits. Their rows are fours.
 struct Quads : Integers {
@@ -84,6 +87,17 @@ struct NibbleQuads {
     low = nibble_quads(p, 0), high = nibble_quads(p, 1);
   }
 };
+
+// The same in fewer instructions: what is added to the numbers of the first half, 16 times those of the second, goes away from sums.
+template <int Digits>
+struct MixedQuads : NibbleQuads<Digits> {
+  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
+    const auto* const p = reinterpret_cast<const std::uint32_t*>(b + (base + u) * NibbleQuads<Digits>::kRowBytes);
+    low = in_order(load(reinterpret_cast<const float*>(p))), high = high_nibbles(low);
+  }
+};
+template <int Digits>
+constexpr bool kMixed<MixedQuads<Digits>> = true;
 #endif
 
 template <class B>
@@ -130,9 +144,12 @@ struct Groups {
 
   // What a half of a strip's columns takes away from what is in registers, and then multiplies, in a group that begins at p.
   ROOFLINE_INLINE void factors(const QuantizedPart& part, const char* p, int half, Vec& scale, Vec& origin) {
-    const Vec zero_point = part.zeros ? number(part.scale, p + row(part), half * kLanes) : zero();
-    scale = mul(number(part.scale, p, half * kLanes), set1(1 / B::kUnit));
-    origin = fma(zero_point, set1(B::kUnit), set1(B::kOffset));
+    const float times = kMixed<B> && half ? 16 : 1;
+    scale = mul(number(part.scale, p, half * kLanes), set1(1 / (B::kUnit * times)));
+    if (part.zeros)
+      origin = fma(number(part.scale, p + row(part), half * kLanes), set1(B::kUnit * times), set1(B::kOffset * times));
+    else
+      origin = set1(kFixed ? times : B::kOffset);  // sums of fixed point are times the offset
   }
 
   struct Place {
@@ -152,51 +169,62 @@ struct Groups {
   }
 
   // Where a group's first rows are next: what prefetches rows leaves out its header.
-  ROOFLINE_INLINE void fetch_header(const QuantizedPart& part, const char* strip, const Place& at, Index ahead) {
-    if (at.numbers == at.header + header(part))
-      for (Index line = 0; line < header(part); line += 64) __builtin_prefetch(strip + at.header + line + ahead, 0, 2);
+  ROOFLINE_INLINE void fetch_header(const QuantizedPart& part, const char* group, const char* numbers, Index ahead) {
+    if (numbers == group + header(part))
+      for (Index line = 0; line < header(part); line += 64) __builtin_prefetch(group + line + ahead, 0, 2);
   }
 
   // The sum of a row's products with a chunk, of which digit(i) is that of one digit.
   template <class F>
-  ROOFLINE_INLINE Vec sum_of(const QuantizedPart& part, const float* sum_of_a, const F& digit) {
+  ROOFLINE_INLINE Vec sum_of(const float* scale_of_a, const F& digit) {
     if constexpr (!kFixed) return digit(0);
     Vec sum;
     if constexpr (kDigits == 1) sum = of_words(digit(0));
     if constexpr (kDigits == 2) sum = of_words(B::Sum::joined(digit(0), digit(1)));
     if constexpr (kDigits == 3)
       sum = fma(of_words(digit(0)), set1(1 << 2 * kDigitBits), of_words(B::Sum::joined(digit(1), digit(2))));
-    return mul(sum, set1(part.scales_of_a[sum_of_a - part.sums]));
+    return mul(sum, set1(*scale_of_a));
   }
 
-  // Adds the product with a chunk, which lies `at` its place, in registers while a tile meets one chunk after the other.
+  // Adds the products with the chunks of rows [k, end), in registers while a tile meets one chunk after the other.
   template <int Rows>
-  ROOFLINE_INLINE void add_chunk(const QuantizedPart& part, const float* a, const float* sums_of_a, const char* strip,
-                                 const Place& at, Index n, Vec (&into)[Rows][2]) {
+  ROOFLINE_INLINE void add_in_registers(const QuantizedPart& part, const float* a, const float* sums_of_a, const char* strip, Index k,
+                                        Index end, Vec (&into)[Rows][2]) {
     constexpr bool kLight = kDigits * Rows <= 3 && B::kRowBytes == 4 * kWidth;
     constexpr Index kManyRows = 16, kNear = 6144;  // hardware fetches these, as in add_product, but not where groups are short
     const bool whole = meets_whole(part);
-    const Index step = sums_stride(part), ahead = whole ? kOfOneStream : in_flight(part);
-    const char* const group = strip + at.header;
-    const char* const b = strip + at.numbers;
-    const Plain<float> words{a + at.a, plane(part)};
-    Vec sums[kDigits * Rows][2];
-    if (kLight && whole && n >= kManyRows) {
-      multiply<B, 256>(words, b, n, sums, kNear);
-    } else {
-      fetch_header(part, strip, at, ahead);
-      multiply<B, 64, 0, true>(words, b, n, sums, ahead);
-    }
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      Vec scale, origin;
-      factors(part, group, half, scale, origin);
-#pragma GCC unroll 14
-      for (int r = 0; r < Rows; ++r) {
-        const Index of_a = at.sum + r * step;
-        const Vec sum = sum_of(part, sums_of_a + of_a, [&](int i) __attribute__((always_inline)) { return sums[kDigits * r + i][half]; });
-        into[r][half] = fma(scale, sub(sum, mul(origin, set1(sums_of_a[of_a]))), into[r][half]);
+    const Index step = sums_stride(part), ahead = whole ? kOfOneStream : in_flight(part), most = kChunk<B> << part.longer;
+    const Place at = place(part, k);
+    const char *group = strip + at.header, *b = strip + at.numbers;
+    Plain<float> words{a + at.a, plane(part)};
+    const float* sum_of_a = sums_of_a + at.sum;
+    const float* scale_of_a = kFixed ? part.scales_of_a + (sum_of_a - part.sums) : sum_of_a;
+    for (Index n, left = end_of_group(part, k) - k, rest = end - k; rest > 0; rest -= n) {
+      n = least(most, left);
+      const Index steps = (n + kNumbers - 1) / kNumbers;
+      Vec sums[kDigits * Rows][2];
+      if (kLight && whole && steps >= kManyRows) {
+        multiply<B, 256>(words, b, steps, sums, kNear);
+      } else {
+        fetch_header(part, group, b, ahead);
+        multiply<B, 64, 0, true>(words, b, steps, sums, ahead);
       }
+      if constexpr (kMixed<B>)
+#pragma GCC unroll 14
+        for (auto& sum : sums) sum[0] = sub_words(sum[0], sum[1]);
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        Vec scale, origin;
+        factors(part, group, half, scale, origin);
+#pragma GCC unroll 14
+        for (int r = 0; r < Rows; ++r) {
+          const Vec sum = sum_of(scale_of_a + r * step, [&](int i) __attribute__((always_inline)) { return sums[kDigits * r + i][half]; });
+          into[r][half] = fma(scale, sub(sum, mul(origin, set1(sum_of_a[r * step]))), into[r][half]);
+        }
+      }
+      const Index padded = (n + 3) / 4 * 4;
+      b += padded * kRow, words.a += kFixed ? padded / kNumbers : n, ++sum_of_a, ++scale_of_a, left -= n;
+      if (!left) group = b, b += header(part), left = least(part.group, rest - n);
     }
   }
 
@@ -211,9 +239,13 @@ struct Groups {
         for (int half = 0; half < 2; ++half) work(sums[r][half], into + r * kWidth + half * kLanes);
     };
     each([](Vec& sum, const float* p) __attribute__((always_inline)) { sum = load(p); });
-    for (Index next; k < end; k = next) {
-      next = after_chunk(part, k);
-      add_chunk<Rows>(part, a, sums_of_a, strip, place(part, k), (next - k + kNumbers - 1) / kNumbers, sums);
+    // What is known of usual groups leaves few instructions around the products with short ones.
+    if (kFixed && part.scale == Stored::bf16 && !part.zeros && part.streams.count == 1) {
+      QuantizedPart usual = part;
+      usual.scale = Stored::bf16, usual.zeros = false, usual.streams.count = 1;
+      add_in_registers<Rows>(usual, a, sums_of_a, strip, k, end, sums);
+    } else {
+      add_in_registers<Rows>(part, a, sums_of_a, strip, k, end, sums);
     }
     each([](const Vec& sum, float* p) __attribute__((always_inline)) { store(p, sum); });
   }

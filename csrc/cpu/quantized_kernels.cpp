@@ -39,7 +39,8 @@ void add_up(const float* a, float* sums, Index rows, Index inner, Index group, I
 // Every chunk of a as numbers of 16 bits times a scale, or of digits, in planes. Digits are the bytes of a number, all of them signed:
 // half of the base is added to each, which carries into the one before, and is then taken away without a carry.
 template <class B>
-void fix(const float* a, std::uint32_t* words, float* scales, float* sums, Index rows, Index inner, Index group, Index chunk) {
+void fix(const float* a, std::uint32_t* words, float* scales, float* sums, Index rows, Index inner, Index group, Index chunk,
+         bool zeros) {
   constexpr int kDigits = Groups<B>::kDigits;
   using Digit = std::conditional_t<kDigits == 1, std::uint16_t, std::uint8_t>;
   constexpr std::uint32_t kOnes = kDigits == 3 ? 0x010101 : kDigits == 2 ? 0x0101 : 0, kCarries = kOnes << (kDigitBits - 1);
@@ -89,7 +90,7 @@ void fix(const float* a, std::uint32_t* words, float* scales, float* sums, Index
             if constexpr (kDigits > 1) in_order_of_rows(block, kBlock / 4);
             __builtin_memcpy(of_group + digit * plane + k - first + i, block, sizeof block);
           }
-        *scales = scale, *sums = scale * reduce_add(sum);
+        *scales = scale, *sums = (zeros ? scale : scale * B::kOffset) * reduce_add(sum);
       }
     if (inner) *of_row += reduce_add(odd);
   }
@@ -110,7 +111,7 @@ extern const QuantizedKernels ROOFLINE_TABLE(quantized) = {
     add_up,
 #if defined(__AVX512VNNI__) || defined(ROOFLINE_SIMDE)
     {{fixed<BytePairs>, fixed<ByteQuads<2>, nullptr>, fixed<ByteQuads<3>>},
-     {fixed<NibblePairs>, fixed<NibbleQuads<2>>, fixed<NibbleQuads<3>>}},
+     {fixed<NibblePairs>, fixed<MixedQuads<2>>, fixed<MixedQuads<3>>}},
 #else
     {{fixed<BytePairs>}, {fixed<NibblePairs>}},
 #endif

@@ -25,6 +25,7 @@ constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves l
 constexpr int kMostWidth = 64;
 constexpr std::int64_t kMostBesidePairs = 96;  // rows: more gain from weights that are rounded to bf16 for all of them
 constexpr std::int64_t kDigitColumns = 512;  // fewer gain less from digits of few rows than making these costs
+constexpr std::int64_t kCachedNumbers = std::int64_t{1} << 22;  // of b: 2 MiB of 4 bits
 // Numbers of a that a thread rather prepares again than wakes others, and fetches what they have written.
 constexpr std::int64_t kMadeAgain = 1024;
 
@@ -130,9 +131,10 @@ const FixedPoint& fixed_point_of(const QuantizedMatmul& problem, const Quantized
   if (problem.dtype == DType::fp32) return fixed[2];
   if (tiles_for(problem, table)) return fixed[1];
   // Two digits need fewer instructions for 4 bits, but a tile of them holds half as many rows, and memory gives these faster to one
-  // row of pairs. Weights of 8 bits meet digits as they lie; but memory gives them faster to rows that widen them to pairs.
+  // row of pairs: there digits are for what a cache may hold. Weights of 8 bits meet digits as they lie; but memory gives them faster to rows that widen them to pairs.
   const std::int64_t rows = problem.rows;
-  const bool digits = problem.b_dtype == DType::int4 && rows > 1 && rows < 6 && problem.columns >= kDigitColumns;
+  const bool cached = problem.columns * problem.inner <= kCachedNumbers;
+  const bool digits = problem.b_dtype == DType::int4 && rows < 6 && problem.columns >= kDigitColumns && (rows > 1 || cached);
   return fixed[digits && fixed[1].numbers ? 1 : 0];
 }
 
@@ -153,13 +155,14 @@ bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, const QuantizedKern
   return !in_pairs || problem.rows <= kMostBesidePairs;
 }
 
-// Measured on strips of one group of 4 bits: its scales of bf16 are as long as four of its rows.
+// Measured on strips of 4 bits in groups.
 Streams streams_of_few_bits(const QuantizedKernels& table, Device& device) {
   return read_streams(device, "streams of few bits", 1, table.width, table.width / 2, 1, [&table](const GemmPart& plain) {
+    constexpr std::int64_t kGroup = 128, kScales = 4;  // rows: scales of bf16 are as long as four
     QuantizedPart part{};
     static_cast<GemmPart&>(part) = plain;
-    part.inner = part.group = plain.inner - 4, part.groups = 1, part.scale = Stored::bf16;
-    part.sums = part.scales_of_a = static_cast<const float*>(plain.a);
+    part.group = kGroup, part.groups = plain.inner / (kGroup + kScales), part.inner = part.groups * kGroup;
+    part.scale = Stored::bf16, part.sums = part.scales_of_a = static_cast<const float*>(plain.a);
     table.fixed[1][0].few(part);
   });
 }
@@ -253,7 +256,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
         float* const sums_to = copy_of(of_a, worker) + row * sums_of_row;
         if (fixed)
           as->fix(from, copy_of(fixed_a, worker) + row * words, copy_of(scales, worker) + row * sums_of_row, sums_to, 1, inner,
-                  problem.group, chunk);
+                  problem.group, chunk, problem.zero != nullptr);
         else if (summed)
           table->add_up(from, sums_to, 1, inner, problem.group, chunk);
       }

@@ -62,11 +62,11 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
     for (const auto kernel : kernels) {
       SCOPED_TRACE(kernel == as.few ? "in vectors" : "in tiles");
       c.fill(5);
-      as.fix(exact, words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
+      as.fix(exact, words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk, part.zeros);
       kernel(part);
       for (std::size_t i = 0; i < expected.size(); ++i)
         ASSERT_NEAR(c[static_cast<std::int64_t>(i)], expected[i], error) << "number " << i;
-      as.fix(infinite.data(), words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
+      as.fix(infinite.data(), words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk, part.zeros);
       kernel(part);
       for (std::int64_t i = 0; i < part.rows * part.columns; ++i)
         ASSERT_EQ(std::isfinite(c[i]), i / part.columns != odd) << "number " << i;
@@ -162,7 +162,8 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
 
 TEST_P(QuantizedTest, EveryNumberOfFewRows) {
   for (std::int64_t rows = 1; rows <= GemmKernels::kMostFewRows; ++rows)
-    for (const int bits : {8, 4}) check(rows, 9 * GetParam().table->width, 70, 32, bits, true, true, true);
+    for (const int bits : {8, 4})
+      for (const bool zeros : {false, true}) check(rows, 9 * GetParam().table->width, 70, 32, bits, true, zeros, true);
 }
 
 TEST_P(QuantizedTest, EveryNumberOfRowsOfABlock) {
@@ -180,7 +181,8 @@ TEST_P(QuantizedTest, GroupsOfEverySize) {
   for (const std::int64_t group : {1, 2, 3, 4, 5, 7, 8, 31, 64, 100, 130, 300})
     for (const std::int64_t rows : {2, 15})
       for (const bool few : {false, true})
-        for (const int bits : {8, 4}) check(rows, GetParam().table->width + 3, 131, group, bits, few, true, false);
+        for (const int bits : {8, 4})
+          for (const bool zeros : {false, true}) check(rows, GetParam().table->width + 3, 131, group, bits, few, zeros, !zeros);
 }
 
 TEST_P(QuantizedTest, EveryRemainderOfInner) {
@@ -200,7 +202,7 @@ TEST_P(QuantizedTest, DigitsOfTheLargest) {
       const float top = 2 + static_cast<float>(random_uniform(3, i));
       const float a[kRows] = {top, -top, top / 3, 0};
       float scale = 0, sum = 0;
-      as.fix(a, words.data(), &scale, &sum, 1, kRows, kRows, kRows);
+      as.fix(a, words.data(), &scale, &sum, 1, kRows, kRows, kRows, true);
       for (std::int64_t k = 0; k < kRows; ++k) {
         double number = 0;
         for (int digit = 0; digit < as.digits; ++digit) {

@@ -30,8 +30,9 @@ ROOFLINE_INLINE Vec add_words(Vec a, Vec b) {
   return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
 }
 ROOFLINE_INLINE Vec add_pairs(Vec a, Vec b, Vec c) {
-#if defined(__AVX512VNNI__)
-  return _mm512_castsi512_ps(_mm512_dpwssd_epi32(_mm512_castps_si512(c), _mm512_castps_si512(a), _mm512_castps_si512(b)));
+#if defined(__AVX512VNNI__) && !defined(ROOFLINE_SIMDE)
+  asm("vpdpwssd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));  // from an intrinsic the compiler moves sums between registers
+  return c;
 #else
   return in_order(add_words(c, _mm512_castsi512_ps(_mm512_madd_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)))));
 #endif
@@ -64,6 +65,13 @@ ROOFLINE_INLINE Vec words_left(Vec x, int bits) {
 ROOFLINE_INLINE Vec nibble_quads(const std::uint32_t* p, int half) {
   const __m512i words = _mm512_loadu_si512(p), moved = half ? _mm512_srli_epi16(words, 4) : words;
   return _mm512_castsi512_ps(_mm512_and_si512(moved, _mm512_set1_epi8(15)));
+}
+// The high 4 bits of each byte in their place, so 16 times as large.
+ROOFLINE_INLINE Vec high_nibbles(Vec x) {
+  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi8(-16)));
+}
+ROOFLINE_INLINE Vec sub_words(Vec a, Vec b) {
+  return _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
 }
 #endif
 #if defined(ROOFLINE_SIMDE) || defined(__AVX512BF16__)
