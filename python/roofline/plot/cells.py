@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._repr import printable
+from ..units import fmt_number, fmt_percent, fmt_si
 from . import style
 from .panels import Point, Records, Room, fmt_count, room_of, set_legend, set_sizes, set_title, table
 from .style import Theme
@@ -145,6 +146,17 @@ class Cells:
                 handles.append(Patch(facecolor=self._rgb(theme, shares[i : i + 1])[0], edgecolor=theme("muted"), linewidth=0.4))
                 names.append(texts[i])
         set_legend(ax, theme, handles, names, room)
+
+
+def written(value: Any, unit: str | None, digits: int = 3, *, ratio: bool = False) -> str:
+    """A value as a cell holds it: a name, a percentage (of a ratio how far it is from 1), or a number (unit None: as it is)."""
+    if isinstance(value, str):
+        return value
+    if not math.isfinite(value):
+        return ""
+    if ratio or unit == "%":
+        return fmt_percent(value - 1 if ratio else value, 2).replace(" ", "")
+    return fmt_number(value, digits) if unit is None else fmt_si(value, unit, digits).replace(" ", "")
 
 
 def _kind(name: str) -> str:

@@ -14,7 +14,6 @@ from ..counts import Array
 from ..errors import Error
 from ..machine import Machine
 from ..operators import Bmm, Counts, Operator, Softmax, count
-from ..results import Measurement
 from ..transformer import (
     Call,
     Decode,
@@ -28,6 +27,9 @@ from ..transformer import (
     predict_steps,
 )
 from ..units import fmt_percent
+from .asked import Measured, results_of
+from .charts import Line, series_lines
+from .panels import Records
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SEQS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -128,14 +130,15 @@ def prediction_notes(found: Iterable[ModelPrediction | ModelPredictions]) -> tup
 
 
 def measured_steps(
-    config: TransformerConfig, machine: Machine, steps: Sequence[Decode], results: Sequence[Measurement], how: Mapping[str, Any]
-) -> tuple[Array, Array]:
-    """Seconds of decode steps from kernels that were measured, and the share of each time that was; the rest is expected.
-
-    NaN where no kernel of a step was measured. Raises Error as `census_of`.
+    config: TransformerConfig, machine: Machine, batches: Any, seqs: Any, results: Measured, how: Mapping[str, Any]
+) -> tuple[Array, str]:
+    """Seconds of decode steps of each batch and length (arrays that broadcast) from kernels that were measured, the others as
+    expected, and a note on the share that was. NaN where no kernel of a step was measured. Raises Error as `census_of`.
     """
     own = {name: how[name] for name in TAKEN if how.get(name) is not None}
-    census = census_of(config, list(steps), machine, results=results, **own)
+    every = np.broadcast_arrays(batches, seqs)
+    steps = [Decode(batch=b, seq_kv=k) for b, k in zip(*(each.ravel().tolist() for each in every), strict=True)]
+    census = census_of(config, steps, machine, results=results_of(results), **own)
     times, shares = [], []
     for step in steps:
         entries = census.of(step)
@@ -143,11 +146,18 @@ def measured_steps(
         rest = math.fsum(e.count * e.time_s for e in entries if not e.measured_s and e.time_s)
         times.append(seen + rest if seen else math.nan)
         shares.append(seen / (seen + rest) if seen else 0.0)
-    return np.array(times), np.array(shares)
+    of = " to ".join(dict.fromkeys(fmt_percent(share, 2) for share in (min(shares), max(shares))))
+    return np.array(times).reshape(every[0].shape), f"measured: kernels that were timed, {of} of the time; all others as expected"
 
 
-def measured_note(shares: Array) -> str:
-    """How much of measured steps was measured."""
-    low, high = fmt_percent(float(shares.min()), 2), fmt_percent(float(shares.max()), 2)
-    of = low if low == high else f"{low} to {high}"
-    return f"measured: kernels that were timed, {of} of the time; all others as expected"
+def lines_over(
+    x: str, xs: Sequence[int], y: str, values: Mapping[str, Array], fits: Mapping[str, Sequence[bool]]
+) -> tuple[list[Line], Records, list[str]]:
+    """Lines of the values that there are, hollow where a step does not fit, with their records and the note on it."""
+    lines = {name: [(a, b) for a, b in zip(xs, ys.tolist(), strict=True) if np.isfinite(b)] for name, ys in values.items()}
+    rows: Records = [
+        {"element": "point", "label": name, x: a, y: b, "fits": fits[name][i] if name in fits else None}
+        for name, points in lines.items() for i, (a, b) in enumerate(points)
+    ]  # fmt: skip
+    drawn = series_lines({name: points for name, points in lines.items() if points}, fits)
+    return drawn, rows, [] if all(map(all, fits.values())) else [HOLLOW]

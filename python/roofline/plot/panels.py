@@ -104,6 +104,7 @@ def set_legend(ax: Axes, theme: Theme, handles: Sequence[Any], names: Sequence[s
     """Right of the axes, with no more rows and letters than fit; the last row counts what is left out."""
     if not handles:
         return
+    from matplotlib.lines import Line2D
     from matplotlib.transforms import ScaledTranslation
 
     size = 6.0 if room.compact else style.TINY
@@ -111,17 +112,11 @@ def set_legend(ax: Axes, theme: Theme, handles: Sequence[Any], names: Sequence[s
     handles, names = list(handles), [shortened(printable(name), columns_in(room.width * LEGEND - 0.35, size)) for name in names]
     if len(names) > most:
         left_out = len(names) - most + 1
-        handles, names = [*handles[: most - 1], blank_key()], [*names[: most - 1], f"{left_out} more in the table"]
+        handles[most - 1 :], names[most - 1 :] = [Line2D([], [], linestyle="none")], [f"{left_out} more in the table"]
     figure: Any = ax.figure
     place = ax.transAxes + ScaledTranslation(gap, 0, figure.dpi_scale_trans)
     ax.legend(handles, names, fontsize=size, labelspacing=0.3, handletextpad=0.5, handlelength=1.8, loc="upper left",
               bbox_to_anchor=(1.0, 1.0), bbox_transform=place, borderaxespad=0.0, labelcolor=theme("ink"))  # fmt: skip
-
-
-def blank_key() -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], linestyle="none")
 
 
 def key_of(theme: Theme, colour: str, marker: str, dashes: Any = "none", hollow: bool = False, width: float = 1.3) -> Any:

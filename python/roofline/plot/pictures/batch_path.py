@@ -16,7 +16,7 @@ from .. import style
 from ..asked import Measured, Size, Work, checked, modelled, named, results_of, single, work_of
 from ..charts import Dot, Line
 from ..figure import Assumptions, Panels, picture
-from ..models import BATCHES, HOLLOW, assumed, decode_steps, measured_note, measured_steps, prediction_notes
+from ..models import BATCHES, HOLLOW, assumed, decode_steps, measured_steps, prediction_notes
 from ..panels import Point
 from ..roofs import machine_notes, met_roofs, roofs_chart, stated
 from .intensity_over_batch import _field
@@ -107,14 +107,14 @@ def _of_model(on: Machine, config: Any, sizes: tuple[int, ...], keys: int, resul
     notes = [*machine_notes([on]), f"{config.name}, {keys} keys a sequence: FLOPs of a whole decode step over its time"]
     notes += [HOLLOW] if not e.fits.all() else []
     if results is not None:
-        times, shares = measured_steps(config, on, [Decode(batch=n, seq_kv=keys) for n in sizes], results_of(results), how)
+        times, note = measured_steps(config, on, sizes, keys, results, how)
         seen = [(n, x, float(f) / t) for (n, x, _), f, t in zip(steps, e.flops, times.tolist(), strict=True) if np.isfinite(t)]
         if seen:
             line, ends, more = _path("batch", seen, 1, "measured")
             lines.append(line)
             dots += ends
             rows += more
-        notes.append(measured_note(shares))
+        notes.append(note)
     parts = predict_model(on, config, Decode(batch=sizes[-1], seq_kv=keys), must_fit=False, **how).parts
     roofs, ridges = met_roofs(stated(on), [machine_roofs(on, part.call.problem) for part in parts if part.product_flops])
     return roofs_chart(f"{config.name} over the batch on the roofline of {on.name}", roofs, dots, paths=lines, ridges=ridges,

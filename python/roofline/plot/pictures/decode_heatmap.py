@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
 from ...errors import Error
 from ...machine import Given, machine_of
-from ...transformer import Crossing, Decode, Given as Model
+from ...transformer import Crossing, Given as Model
 from ...transformer.advice import ridge_batches
-from ...units import fmt_number, fmt_percent, fmt_si
-from ..asked import Measured, Size, checked, modelled, one_of, results_of, wanted
-from ..cells import WRITTEN, Cells
+from ...units import fmt_number
+from ..asked import Measured, Size, checked, modelled, one_of, wanted
+from ..cells import WRITTEN, Cells, written
 from ..figure import Assumptions, Panels, picture
-from ..models import BATCHES, assumed, decode_steps, measured_note, measured_steps, prediction_notes
+from ..models import BATCHES, assumed, decode_steps, measured_steps, prediction_notes
 from ..panels import Point
 from ..roofs import machine_notes
 
@@ -42,17 +42,6 @@ def border(batches: Sequence[int], crossings: Sequence[Crossing]) -> Iterator[tu
     for column, (left, right) in enumerate(itertools.pairwise(below)):
         if left != right:
             yield (column + 0.5, column + 0.5), (left - 0.5, right - 0.5)
-
-
-def _text(quantity: str, of: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if not np.isfinite(value):
-        return ""
-    if of == "ratio":
-        return fmt_percent(value - 1, 2).replace(" ", "")
-    unit = {"tokens_per_s": "", "time_s": "s"}.get(quantity)
-    return fmt_number(value) if unit is None else fmt_si(value, unit).replace(" ", "")
 
 
 @picture("both at once: intensity, bound, tokens per second or time, what fits, and where the ridge point is crossed",
@@ -92,10 +81,8 @@ def decode_heatmap(
     notes = [*machine_notes([on]), f"{config.name}: a decode step of all sequences", *said]
     seen = np.full(e.time_s.shape, np.nan)
     if results is not None:
-        steps = [Decode(batch=b, seq_kv=k) for b, k in itertools.product(rows, columns)]
-        times, shares = measured_steps(config, on, steps, results_of(results), assumed(options))
-        seen = times.reshape(e.time_s.shape)
-        notes.append(measured_note(shares))
+        seen, note = measured_steps(config, on, np.array(rows)[:, None], columns, results, options)
+        notes.append(note)
     notes += prediction_notes([e])
     if len(rows) * len(columns) > WRITTEN:
         notes.append(f"more than {WRITTEN} cells: the numbers are in the table that is saved beside the picture")
@@ -105,7 +92,8 @@ def decode_heatmap(
         if of != "model":
             own = np.array(rows)[:, None] / seen if each == "tokens_per_s" else seen
             values = own if of == "measured" else own / values
-        texts = [[_text(each, of, value) for value in row] for row in np.asarray(values, dtype=object).tolist()]
+        unit = {"tokens_per_s": "", "time_s": "s"}.get(each)
+        texts = [[written(v, unit, ratio=of == "ratio") for v in row] for row in np.asarray(values, dtype=object).tolist()]
         cells = [
             {"element": "cell", "label": texts[i][j], "batch": b, "seq_kv": k, "flops_per_byte": float(e.flops_per_byte[i, j]),
              "bound": str(e.bound[i, j]), "tokens_per_s": float(e.tokens_per_s[i, j]), "time_s": float(e.time_s[i, j]),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
-from ...transformer import Decode, Given as Model
-from ..asked import Measured, Size, axis, modelled, one_of, one_of_axis, results_of, single, wanted
-from ..charts import Chart, series_lines
+from ...transformer import Given as Model
+from ..asked import Measured, Size, axis, modelled, one_of, one_of_axis, single, wanted
+from ..charts import Chart
 from ..figure import Assumptions, Panels, picture
-from ..models import BATCHES, HOLLOW, SEQS, assumed, decode_steps, measured_note, measured_steps, prediction_notes
+from ..models import BATCHES, SEQS, decode_steps, lines_over, measured_steps, prediction_notes
 from ..roofs import Machines, machine_notes, several
 
 OVER = ("batch", "seq_kv")
@@ -58,28 +58,16 @@ def decode_latency(
             ends = {m.name: decode_steps(config, m, batches, lengths + answer, options).tpot_s for m in given}
             times = {name: answer * (first + ends[name]) / 2 for name, first in times.items()}
             notes.append(f"an answer of {answer} tokens; its prompt's prefill is not in it")
-        fits = {m.name: e.fits.tolist() for m, e in found}
         if results is not None:
-            seen = results_of(results)
-            first, shares = measured_steps(config, given[0], _steps(batches, lengths), seen, assumed(options))
+            first, note = measured_steps(config, given[0], batches, lengths, results, options)
             if per == "request":
-                last, _ = measured_steps(config, given[0], _steps(batches, lengths + answer), seen, assumed(options))
+                last, _ = measured_steps(config, given[0], batches, lengths + answer, results, options)
                 first = answer * (first + np.where(np.isfinite(last), last, first)) / 2
             times[f"{given[0].name}, measured"] = first
-            notes.append(measured_note(shares))
-        lines = {name: [(x, y) for x, y in zip(sizes, ys.tolist(), strict=True) if np.isfinite(y)] for name, ys in times.items()}
-        rows: list[dict[str, Any]] = [
-            {"element": "point", "label": name, each: x, "time_s": y, "fits": fits[name][i] if name in fits else None}
-            for name, points in lines.items() for i, (x, y) in enumerate(points)
-        ]  # fmt: skip
+            notes.append(note)
+        lines, rows, more = lines_over(each, sizes, "time_s", times, {m.name: e.fits.tolist() for m, e in found})
         what = "Time per output token" if per == "token" else f"Time of {answer} tokens"
         yield Chart(
             title=f"{what} over {AXES[each][0]}: {config.name}", x_label=AXES[each][1], x_kind="count", y_label=what, y_unit="s",
-            lines=series_lines({k: v for k, v in lines.items() if v}, fits), rows=rows,
-            notes=[*machine_notes(given), *notes, *([HOLLOW] if not all(map(all, fits.values())) else []),
-                   *prediction_notes(e for _, e in found)],
+            lines=lines, rows=rows, notes=[*machine_notes(given), *notes, *more, *prediction_notes(e for _, e in found)],
         )  # fmt: skip
-
-
-def _steps(batches: Any, lengths: Any) -> list[Decode]:
-    return [Decode(batch=b, seq_kv=k) for b, k in zip(batches.tolist(), lengths.tolist(), strict=True)]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
-from ...transformer import Decode, Given as Model
+from ...transformer import Given as Model
 from ...transformer.advice import ridge_batches
 from ...units import fmt_number
-from ..asked import Measured, Size, checked, modelled, results_of, single, wanted
+from ..asked import Measured, Size, checked, modelled, single, wanted
 from ..charts import Chart, Dot, series_lines
 from ..figure import Assumptions, Panels, picture
-from ..models import BATCHES, HOLLOW, assumed, decode_steps, measured_note, measured_steps, prediction_notes
+from ..models import BATCHES, assumed, decode_steps, lines_over, measured_steps, prediction_notes
 from ..roofs import INTENSITY, Level, Machines, level_lines, machine_notes, several, stated
 
 QUANTITIES = ("flops_per_byte", "tokens_per_s")
@@ -42,24 +42,15 @@ def decode_over_batch(
     notes = [*machine_notes(given), f"{config.name}, {keys} keys a sequence"]
     for each in wanted("quantity", quantity, QUANTITIES):
         if each == "tokens_per_s":
-            lines = {m.name: list(zip(sizes, e.tokens_per_s.tolist(), strict=True)) for m, e in found}
-            fits = {m.name: e.fits.tolist() for m, e in found}
-            more = [HOLLOW] if not all(map(all, fits.values())) else []
+            rates, timed = {m.name: e.tokens_per_s for m, e in found}, []
             if results is not None:
-                steps = [Decode(batch=n, seq_kv=keys) for n in sizes]
-                times, shares = measured_steps(config, given[0], steps, results_of(results), assumed(options))
-                lines[f"{given[0].name}, measured"] = [
-                    (n, n / t) for n, t in zip(sizes, times.tolist(), strict=True) if np.isfinite(t)
-                ]
-                more.append(measured_note(shares))
-            rows: list[dict[str, Any]] = [
-                {"element": "point", "label": name, "batch": x, each: y, "fits": fits[name][i] if name in fits else None}
-                for name, points in lines.items() for i, (x, y) in enumerate(points)
-            ]  # fmt: skip
+                times, note = measured_steps(config, given[0], sizes, keys, results, options)
+                rates[f"{given[0].name}, measured"] = np.array(sizes) / times
+                timed.append(note)
+            lines, rows, more = lines_over("batch", sizes, each, rates, {m.name: e.fits.tolist() for m, e in found})
             yield Chart(
                 title=f"Decode throughput over batch: {config.name}", x_label="Batch", x_kind="count", y_label="Throughput",
-                y_unit="tok/s", lines=series_lines({k: v for k, v in lines.items() if v}, fits), rows=rows,
-                notes=[*notes, *more, *prediction_notes(e for _, e in found)],
+                y_unit="tok/s", lines=lines, rows=rows, notes=[*notes, *more, *timed, *prediction_notes(e for _, e in found)],
             )  # fmt: skip
             continue
         levels, crossings, texts = [], [], []

@@ -72,7 +72,8 @@ def hierarchy(
 
     element of the records: "dot": variant, level, bytes, flops_per_byte, flops_per_s; and as of `workloads`.
     """
-    on, profiled = machine_of(machine), _profiled(results)
+    on = machine_of(machine)
+    profiled: list[Any] = [m for m in results_of(results) if m.variant == "ncu" and m.time_s and m.total_flops and m.total_bytes]
     levels = [level for level in LEVELS if level in on.levels()]
     if work is None:
         if not profiled:
@@ -141,10 +142,6 @@ def _measured(problem: Operator, results: Measured | None) -> dict[str, float]:
             name = "naive" if m.variant == "naive" else "tiled"
             found[name] = max(found.get(name, 0.0), m.flops_per_s)
     return found
-
-
-def _profiled(results: Measured | None) -> list[Any]:
-    return [m for m in results_of(results) if m.variant == "ncu" and m.time_s and m.total_flops and m.total_bytes]
 
 
 def _served(m: Measurement, on: Machine) -> dict[str, float]:

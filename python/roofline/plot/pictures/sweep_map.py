@@ -10,25 +10,13 @@ import numpy as np
 
 from ...errors import Error
 from ...machine import Given, machine_of
-from ...units import fmt_number, fmt_percent, fmt_si
 from ..asked import Measured, Work, one_of, wanted
-from ..cells import Cells
+from ..cells import Cells, written
 from ..figure import Look, Panels, picture
 from ..roofs import machine_notes
 from ..swept import QUANTITIES, Swept, axis_of, points_of, same_operator
 
 OF = ("measured", "model", "ratio")
-
-
-def _text(quantity: str, of: str, value: float) -> str:
-    if not np.isfinite(value):
-        return ""
-    if of == "ratio":
-        return fmt_percent(value - 1, 2).replace(" ", "")
-    if quantity == "share_of_bracket":
-        return fmt_percent(value, 2).replace(" ", "")
-    unit = QUANTITIES[quantity][1]
-    return fmt_si(value, "s" if unit == "s" else "", 2).replace(" ", "") if unit else fmt_number(value, 2)
 
 
 @picture("a sweep over two fields: measured, the model's, and where they differ", group="measured",
@@ -87,10 +75,11 @@ def sweep_map(
     for each in wanted("of", of, there):
         if each not in there:
             raise Error(f"there is no {each} here: {'measure it' if each == 'measured' else 'give a machine and measurements'}")
-        shown = values[each]
-        suffix = "measured over model" if each == "ratio" else each
+        shown, ratio = values[each], each == "ratio"
+        of_cells = "%" if quantity == "share_of_bracket" else "s" if unit == "s" else "" if unit else None
+        title = f"{label.partition(' [')[0]}{f' [{unit}]' if unit else ''} of {what}, {'measured over model' if ratio else each}"
         yield Cells(
-            title=f"{label.partition(' [')[0]}{f' [{unit}]' if unit else ''} of {what}, {suffix}", x_label=column, y_label=row,
-            xs=xs, ys=ys, values=shown, texts=[[_text(quantity, each, v) for v in line] for line in shown.tolist()],
-            scale="ratio" if each == "ratio" else "log", unfit="not measured", notes=notes, rows=rows,
+            title=title, x_label=column, y_label=row,
+            xs=xs, ys=ys, values=shown, texts=[[written(v, of_cells, 2, ratio=ratio) for v in line] for line in shown.tolist()],
+            scale="ratio" if ratio else "log", unfit="not measured", notes=notes, rows=rows,
         )  # fmt: skip
