@@ -41,17 +41,12 @@ def _ceilings(sheet: Datasheet) -> Iterator[Ceiling]:
             )  # fmt: skip
 
 
-def parts(name: str) -> dict[str, Any]:
-    """The fields of a Machine from the datasheet of `name`. Raises Error as `hardware.datasheet` does."""
-    return parts_of(datasheet(name))
-
-
-def parts_of_file(path: Path) -> dict[str, Any]:
-    """The same from the datasheet in a file. Raises Error naming it, the key, and its error."""
-    return parts_of(read(read_text(path, HARDWARE), id=path.stem.casefold(), where=str(path), origin=str(path)))
-
-
-def parts_of(sheet: Datasheet) -> dict[str, Any]:
+def parts_of(given: str | Path) -> dict[str, Any]:
+    """The fields of a Machine from a datasheet, by its name, or by its path that of a file. Raises Error as these do."""
+    if isinstance(given, Path):
+        sheet = read(read_text(given, HARDWARE), id=given.stem.casefold(), where=str(given), origin=str(given))
+    else:
+        sheet = datasheet(given)
     facts = {key: int(n.value) if n.value == int(n.value) else n.value for key, n in sheet.numbers.items()}
     stated = {"form_factor": sheet.form_factor, "compute_capability": sheet.compute_capability}
     return {

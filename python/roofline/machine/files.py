@@ -27,14 +27,9 @@ def to_json(value: object, *, where: str, indent: int | None = None, canonical: 
     """
     try:
         text = json.dumps(
-            value,
-            allow_nan=False,
-            ensure_ascii=canonical,
-            default=_plain,
-            indent=indent,
-            sort_keys=canonical,
+            value, allow_nan=False, ensure_ascii=canonical, default=_plain, indent=indent, sort_keys=canonical,
             separators=(",", ":") if canonical or indent is None else None,
-        )
+        )  # fmt: skip
     except (TypeError, ValueError) as error:
         raise Error(f"{where} cannot be written as JSON: {error}") from error
     return text if indent is None else _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text)

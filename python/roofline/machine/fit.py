@@ -51,10 +51,10 @@ class Fit:
     draws: bootstrap draws behind the intervals. notes: what limits the result, in plain English.
     """
 
-    bandwidth: Estimate | None
-    peak: Estimate | None
-    softness: Estimate | None
-    knee: Estimate | None
+    bandwidth: Estimate | None = None
+    peak: Estimate | None = None
+    softness: Estimate | None = None
+    knee: Estimate | None = None
     clock_hz: float | None
     median_residual: float
     max_residual: float
@@ -316,13 +316,6 @@ def fit_roofline(
             notes.append(f"only {kept} of {draws} draws kept both roofs: measure more intensities on both sides of the knee")
         notes += _artefacts(x, residual, widths, reference is not None)
     return Fit(
-        bandwidth=found.get("bandwidth"),
-        peak=found.get("peak"),
-        softness=found.get("softness"),
-        knee=found.get("knee"),
-        clock_hz=reference,
-        median_residual=middle,
-        max_residual=largest,
-        draws=kept,
+        **found, clock_hz=reference, median_residual=middle, max_residual=largest, draws=kept,
         notes=(*notes, *_throttling(x, clock, reference)),
-    )
+    )  # fmt: skip

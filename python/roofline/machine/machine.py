@@ -20,7 +20,7 @@ from ..units import fmt_si
 from ..words import arguments_checked
 from .ceiling import UNVERIFIED, Ceiling
 from .curve import SizeCurve
-from .datasheet import SOURCE, parts, parts_of_file
+from .datasheet import SOURCE, parts_of
 from .empirical import EmpiricalRoofline
 from .facts import StatedFacts, StatedProvenance
 from .files import to_json
@@ -249,7 +249,7 @@ class Machine(Shown):
         if not text.strip():
             raise Error("a machine must be a name such as 'H100', rates, or a path, got an empty word")
         if path.suffix == ".toml" and path.is_file():
-            return cls(**parts_of_file(path))
+            return cls(**parts_of(path))
         if path.exists():
             return cls._from_file(path / "machine.json" if path.is_dir() else path, device)
         count, name = counted(text)
@@ -291,7 +291,7 @@ class Machine(Shown):
         bandwidths the datasheet's is the roof; the driver's is in the facts. Raises Error for an ambiguous or unknown name.
         """
         require_type("a datasheet", name, str, "a name such as 'H100 SXM'")
-        return cls(**parts(name))
+        return cls(**parts_of(name))
 
     @classmethod
     @arguments_checked

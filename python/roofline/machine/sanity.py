@@ -24,31 +24,17 @@ def _best(ceilings: Sequence[Ceiling]) -> Ceiling | None:
     return max(ceilings, key=lambda c: c.value, default=None)
 
 
-def _hierarchy(bandwidths: Sequence[Ceiling]) -> list[str]:
+def _hierarchy(grouped: Iterable[tuple[Any, Ceiling]]) -> list[str]:
+    """Of each group, by its key, the levels that are worse than the next farther one."""
     found = []
-    for threads in sorted({c.threads for c in bandwidths}):
-        for access in MIXES:
-            best = [
-                _best([c for c in bandwidths if (c.level, c.access, c.threads) == (level, access, threads)]) for level in LEVELS
-            ]
-            for near, far in pairwise(c for c in best if c is not None):
-                if near.value < far.value * (1 - TOLERANCE):
-                    found.append(
-                        f"{near.label} is slower than {far.label} ({threads} threads), though {near.level} is nearer: "
-                        f"the {near.level} probe was disturbed or its working set does not stay in {near.level}"
-                    )
-    return found
-
-
-def _latencies(latencies: Sequence[Ceiling]) -> list[str]:
-    found = []
-    for pages, threads in sorted({(str(c.params.get("pages", "")), c.threads) for c in latencies if c.level}):
-        own = [c for c in latencies if (str(c.params.get("pages", "")), c.threads) == (pages, threads)]
-        best = [min((c for c in own if c.level == level), key=lambda c: c.value, default=None) for level in LEVELS]
+    for _, members in sorted(by_key(grouped).items()):
+        sign = -1 if members[0].kind == "latency" else 1
+        best = [max((c for c in members if c.level == level), key=lambda c: sign * c.value, default=None) for level in LEVELS]
         for near, far in pairwise(c for c in best if c is not None):
-            if near.value > far.value * (1 + TOLERANCE):
+            if sign * near.value < sign * far.value * (1 - sign * TOLERANCE):
+                said = f"longer than {far.label}" if sign < 0 else f"slower than {far.label} ({near.threads} threads)"
                 found.append(
-                    f"{near.label} is longer than {far.label}, though {near.level} is nearer: "
+                    f"{near.label} is {said}, though {near.level} is nearer: "
                     f"the {near.level} probe was disturbed or its working set does not stay in {near.level}"
                 )
     return found
@@ -167,7 +153,7 @@ def flags(
     `EmpiricalRoofline.notes` say.
     """
     measured = [c for c in ceilings if c.source == "measured" and c.status != "implausible"]
-    bandwidths = [c for c in measured if c.kind == "bandwidth" and c.is_roof]
+    bandwidths = [c for c in measured if c.kind == "bandwidth" and c.is_roof and c.access in MIXES]
     computes = [c for c in measured if c.kind == "compute"]
     moving = [
         f"{c.label} has {len(c.modes)} modes, "
@@ -176,8 +162,8 @@ def flags(
         if c.bimodal and c.status == "ok"
     ]
     return [
-        *_hierarchy(bandwidths),
-        *_latencies([c for c in measured if c.kind == "latency"]),
+        *_hierarchy(((c.threads, MIXES.index(c.access)), c) for c in bandwidths),
+        *_hierarchy(((str(c.params.get("pages", "")), c.threads), c) for c in measured if c.kind == "latency"),
         *_widths([c for c in computes if c.is_roof]),
         *_patterns(computes),
         *_products(computes),
