@@ -9,7 +9,7 @@ from example import bandwidth
 
 from roofline import AllReduce, Error, Machine, Matmul, plot, predict
 from roofline.cli import main
-from roofline.importers import NCU_METRICS, Imported, read, read_nccl_tests, read_ncu
+from roofline.importers import NCU_METRICS, Imported, read
 from roofline.importers.ncu import AGAIN
 from roofline.machine import load_machines, save_machines
 from roofline.report import explain
@@ -24,7 +24,7 @@ HIERARCHY = DATA / "ncu_hierarchy.csv"
 
 
 def test_kernels_are_points() -> None:
-    saxpy, gemm = read_ncu(METRICS).measurements
+    saxpy, gemm = read(METRICS).measurements
     assert (saxpy.operator, gemm.operator) == ("saxpy", "gemm")
     assert saxpy.samples_s == pytest.approx((72.5e-6, 73.1e-6))  # two launches of one kernel
     assert saxpy.flops == {"fp32 ffma": 2 * 16_777_216}
@@ -38,7 +38,7 @@ def test_kernels_are_points() -> None:
 
 
 def test_one_kernel_a_row() -> None:
-    found = read_ncu(RAW)
+    found = read(RAW)
     stencil, half = found.measurements
     assert stencil.flops == {"fp64 dadd": 1000, "fp64 dfma": 4000, "fp64 dmul": 500}
     assert stencil.bytes == {"dram__bytes_read.sum": 2_000_000, "dram__bytes_write.sum": 1_000_000}
@@ -52,7 +52,7 @@ def test_one_kernel_a_row() -> None:
 
 
 def test_peaks_of_counters_are_ceilings() -> None:
-    machine = read_ncu(METRICS).machine
+    machine = read(METRICS).machine
     assert machine is not None
     assert machine.bandwidth().value == pytest.approx(1280 * 2.62e9)
     assert machine.compute("fp32").value == pytest.approx(2 * 16896 * 1.5e9)
@@ -61,7 +61,7 @@ def test_peaks_of_counters_are_ceilings() -> None:
 
 
 def test_every_level_has_its_bytes_and_its_peak() -> None:
-    found = read_ncu(HIERARCHY)
+    found = read(HIERARCHY)
     naive = found.measurements[0]
     assert (naive.plan["l1_served_bytes"], naive.plan["l2_served_bytes"], naive.total_bytes) == (5e9, 500e6, 16e6)
     assert found.machine is not None
@@ -84,7 +84,7 @@ def test_every_level_has_its_bytes_and_its_peak() -> None:
 
 
 def test_a_profile_of_memory_alone_has_one_level() -> None:
-    found = read_ncu(METRICS)
+    found = read(METRICS)
     assert not [key for m in found.measurements for key in m.plan if key.endswith("served_bytes")]
     dots = [r for r in plot.hierarchy.data(found.machine, results=found.measurements[:1]) if r["element"] == "dot"]
     assert [r["level"] for r in dots] == ["DRAM"]
@@ -114,7 +114,7 @@ def test_provenance_holds_no_host_and_no_path() -> None:
 def test_units_of_time(tmp_path: Path, unit: str, value: str, seconds: float) -> None:
     path = tmp_path / "units.csv"
     path.write_text(METRICS.read_text().replace('"usecond","72.50"', f'"{unit}","{value}"'))
-    assert read_ncu(path).measurements[0].samples_s[0] == pytest.approx(seconds)
+    assert read(path).measurements[0].samples_s[0] == pytest.approx(seconds)
 
 
 def test_sparse_and_dense_matrix_operations(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_sparse_and_dense_matrix_operations(tmp_path: Path) -> None:
     ]
     path = tmp_path / "sparse.csv"
     path.write_text("\n".join([*lines, *parts]))  # beside their sum they count nothing
-    assert read_ncu(path).measurements[1].flops["bf16 tensor"] == 137_438_953_472
+    assert read(path).measurements[1].flops["bf16 tensor"] == 137_438_953_472
     path.write_text("\n".join([*(text for text in lines if text != line), *parts]))
-    assert {name: n for name, n in read_ncu(path).measurements[1].flops.items() if "tensor" in name} == {
+    assert {name: n for name, n in read(path).measurements[1].flops.items() if "tensor" in name} == {
         "bf16 tensor": 100,
         "bf16 tensor sparse": 50,
     }
@@ -167,7 +167,7 @@ def test_the_metrics_that_are_printed_are_enough(tmp_path: Path, cli: Any) -> No
         "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained": "1",
     }  # fmt: skip
     ones = {f"{kind}{op}": "1" for kind in "fdh" for op in ("add", "mul", "fma")}
-    found = read_ncu(asked(tmp_path / "cores.csv", "k", {**core(**ones), **peaks, PIPE: "0"}, names))
+    found = read(asked(tmp_path / "cores.csv", "k", {**core(**ones), **peaks, PIPE: "0"}, names))
     assert sum(found.measurements[0].flops.values()) == (1 + 1 + 2) * 2 + (2 + 2 + 4)
     assert len(found.ceilings) == 2
 
@@ -196,7 +196,7 @@ WHOLE = 2 * 4096**3
 def test_products_on_matrix_units(tmp_path: Path, dtype: str, counted: dict[str, str]) -> None:
     """With exactly the printed metrics: the product, and an epilogue of one multiplication an element."""
     name = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
-    found = read_ncu(asked(tmp_path / "gemm.csv", name, {**core(fmul=str(4096**2)), **counted, PIPE: "1048576"}))
+    found = read(asked(tmp_path / "gemm.csv", name, {**core(fmul=str(4096**2)), **counted, PIPE: "1048576"}))
     (point,) = found.measurements
     assert (point.dtype, point.status) == (dtype, "ok")
     assert point.flops == {"fp32 fmul": 4096**2, f"{dtype} tensor": WHOLE}
@@ -222,17 +222,17 @@ def test_a_name_of_matrix_units_without_their_counters(tmp_path: Path, name: str
     names = [metric for metric in NCU_METRICS.split(",") if "tensor" not in metric]
     path = asked(tmp_path / "gemm.csv", name, core(fmul="16777216"), names)
     with pytest.raises(Error, match="no kernel with.*matrix units.*profile again.*--ncu-metrics") as caught:
-        read_ncu(path)
+        read(path, tool="ncu")
     assert len(str(caught.value)) < 1500
     # Their counters say that it does not use them: the name does not matter.
-    (point,) = read_ncu(asked(path, name, {**core(fmul="16777216"), PIPE: "0"})).measurements
+    (point,) = read(asked(path, name, {**core(fmul="16777216"), PIPE: "0"})).measurements
     assert point.flops == {"fp32 fmul": 16777216}
 
 
 @pytest.mark.parametrize("name", ["ampere_sgemm_128x64_nn", "volta_dgemm_64x64", "cutlass_80_simt_gemm_256x128", "gamma_summary"])
 def test_other_names_need_no_counters_of_matrix_units(tmp_path: Path, name: str) -> None:
     names = [metric for metric in NCU_METRICS.split(",") if "tensor" not in metric]
-    (point,) = read_ncu(asked(tmp_path / "k.csv", name, core(ffma="5"), names)).measurements
+    (point,) = read(asked(tmp_path / "k.csv", name, core(ffma="5"), names)).measurements
     assert point.flops == {"fp32 ffma": 10}
 
 
@@ -249,14 +249,14 @@ def test_other_names_need_no_counters_of_matrix_units(tmp_path: Path, name: str)
 def test_matrix_units_that_worked_uncounted(tmp_path: Path, counted: dict[str, str], words: str) -> None:
     names = [*dict.fromkeys([*NCU_METRICS.split(","), *counted])]
     with pytest.raises(Error, match=words):
-        read_ncu(asked(tmp_path / "k.csv", "k", {**core(ffma="16"), **counted}, names))
+        read(asked(tmp_path / "k.csv", "k", {**core(ffma="16"), **counted}, names), tool="ncu")
 
 
 # -- nccl-tests ---------------------------------------------------------------------------------------------------------------
 
 
 def test_lines_are_points_of_the_collective() -> None:
-    found = read_nccl_tests(REDUCE)
+    found = read(REDUCE)
     first = found.measurements[0]
     assert first.problem == AllReduce(elements=262144, ranks=8, dtype="fp32").to_dict()
     assert first.samples_s == pytest.approx((41.94e-6, 40.96e-6))
@@ -267,7 +267,7 @@ def test_lines_are_points_of_the_collective() -> None:
 
 def test_the_link_is_a_measured_ceiling() -> None:
     """2 (n - 1) / n of the largest message over its time: what the log calls busbw."""
-    (link,) = read_nccl_tests(REDUCE).ceilings
+    (link,) = read(REDUCE).ceilings
     assert (link.kind, link.source) == ("link", "measured")
     assert link.samples == pytest.approx([2 * 7 / 8 * 2**30 / t for t in (8053.1e-6, 8045e-6)])
     assert link.value == pytest.approx(233.4e9, rel=1e-3)
@@ -276,7 +276,7 @@ def test_the_link_is_a_measured_ceiling() -> None:
 
 
 def test_all_gather_under_mpi() -> None:
-    found = read_nccl_tests(GATHER, collective="all_gather")
+    found = read(GATHER, collective="all_gather")
     assert [m.status for m in found.measurements] == ["ok", "ok", "failed"]
     assert found.measurements[0].problem == {"elements": 4194304, "ranks": 4, "dtype": "bf16"}
     (link,) = found.ceilings
@@ -306,7 +306,7 @@ def test_older_logs_without_root_and_wrong(tmp_path: Path) -> None:
 """
     path = tmp_path / "old.log"
     path.write_text(text)
-    found = read_nccl_tests(path, collective="all_reduce")
+    found = read(path, tool="nccl-tests", collective="all_reduce")
     assert found.measurements[0].correctness == {"checked": False}
     assert found.ceilings[0].value == pytest.approx(1310720000 / 0.1)
 
@@ -465,7 +465,7 @@ def test_a_failed_ncu_is_quoted(tmp_path: Path) -> None:
     path = tmp_path / "failed.csv"
     path.write_text("==PROF== Connected to process 1\n==ERROR== ERR_NVGPUCTRPERM - no permission to access GPU counters\n")
     with pytest.raises(Error, match="ncu says 'ERR_NVGPUCTRPERM"):
-        read_ncu(path)
+        read(path, tool="ncu")
 
 
 def test_an_unknown_tool_is_refused() -> None:

@@ -7,7 +7,6 @@ Format: https://github.com/NVIDIA/nccl-tests, src/common.cu; meaning: doc/PERFOR
 
 from __future__ import annotations
 
-import os
 import re
 import statistics
 from collections import Counter
@@ -22,7 +21,7 @@ from ..machine import Ceiling, memory_level
 from ..operators import AllGather, AllReduce, Operator, ReduceScatter
 from ..results import Measurement
 from ..units import GIGA, MICRO, fmt_bytes, fmt_si
-from .imported import Imported, Source, machine_from, source_of
+from .imported import Imported, Source, machine_from
 
 TOOL = "nccl-tests"
 COLLECTIVES: Mapping[str, type[Operator]] = {cls.name: cls for cls in (AllReduce, AllGather, ReduceScatter)}
@@ -92,14 +91,11 @@ def _row(words: list[str], header: list[str], line: int, where: str) -> _Row:
     # `error` is the largest deviation of older versions, and not a count: only zero is known to be right.
     counts = [_number(word, "#wrong", where) for word in wrong if word.upper() != "N/A"]
     return _Row(
-        line=line,
-        size_bytes=_number(at["size"][0], "size", where, int),
-        type=at["type"][0],
-        redop=at["redop"][0],
+        line=line, size_bytes=_number(at["size"][0], "size", where, int), type=at["type"][0], redop=at["redop"][0],
         times_s=tuple(_time_s(word, where) for word in at["time"]),
         busbw=tuple(_number(word, "busbw", where) for word in at["busbw"]),
         wrong=max(counts) if counts and "#wrong" in at else None,
-    )
+    )  # fmt: skip
 
 
 def _rows(source: Source) -> list[_Row]:
@@ -182,6 +178,12 @@ def _measurement(problem: Operator, row: _Row, provenance: Mapping[str, Any]) ->
 
 
 def from_nccl_tests(source: Source, collective: str | None = None) -> Imported:
+    """Points (one a line) and the link as a ceiling from a log of all_reduce_perf, all_gather_perf or reduce_scatter_perf.
+
+    collective: all_reduce, all_gather or reduce_scatter, for logs that do not name theirs. The ceiling is what one rank receives a
+    second, and sends as much, at the message size where that is most, both ways (out of place and in place) as samples. Lines with
+    wrong results become failed points. Raises Error with the line's number for what cannot be read, and for logs of one rank.
+    """
     rows = _rows(source)
     ranks, name = _ranks(source)
     cls = _collective(source, collective)
@@ -246,13 +248,3 @@ def _busbw_notes(good: list[tuple[_Row, Operator, Measurement]]) -> Iterator[str
             f"busbw of the log is {off[0]:.2f} × what a ring sends in that time: it was counted otherwise (in-network reduction?), "
             "and this ceiling is that of a ring which takes as long"
         )
-
-
-def read_nccl_tests(path: str | os.PathLike[str], *, collective: str | None = None) -> Imported:
-    """Points (one a line) and the link as a ceiling from a log of all_reduce_perf, all_gather_perf or reduce_scatter_perf.
-
-    collective: all_reduce, all_gather or reduce_scatter, for logs that do not name theirs. The ceiling is what one rank receives a
-    second, and sends as much, at the message size where that is most, both ways (out of place and in place) as samples. Lines with
-    wrong results become failed points. Raises Error with the line's number for what cannot be read, and for logs of one rank.
-    """
-    return from_nccl_tests(source_of(path), collective)

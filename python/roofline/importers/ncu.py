@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import re
 import statistics
 from collections import Counter, defaultdict
@@ -21,7 +20,7 @@ from ..errors import Error
 from ..machine import Ceiling
 from ..results import Measurement
 from ..units import GIGA, KILO, MEGA, MICRO, MILLI, NANO, TERA
-from .imported import Imported, Source, machine_from, source_of
+from .imported import Imported, Source, machine_from
 
 TOOL = "ncu"
 TIMES = ("gpu__time_duration.sum", "gpu__time_duration.avg", "Duration")
@@ -371,6 +370,13 @@ def _ceilings(launches: list[_Launch]) -> tuple[Ceiling, ...]:
 
 
 def from_ncu(source: Source) -> Imported:
+    """Points (one a kernel, its launches as samples) and, where the metrics are there, ceilings from output of `ncu --csv`.
+
+    A point has the kernel's DRAM bytes and FLOPs as counted, by term, and in its plan the bytes that L1 (without shared memory) and
+    L2 served, for `plot.hierarchy`. Needed are NCU_METRICS or those of `--set roofline`; launches
+    without them are left out with a note. Lines of ncu's own (==PROF==) are skipped. Raises Error with the line's number for what
+    cannot be read, and naming the metrics where no kernel has them.
+    """
     launches = _launches(source)
     capability = next((launch.capability for launch in launches if launch.capability), "")
     provenance = source.provenance(TOOL, compute_capability=capability)
@@ -384,14 +390,3 @@ def from_ncu(source: Source) -> Imported:
         machine_from(f"GPU of compute capability {capability or 'unknown'}", ceilings, provenance, facts) if ceilings else None
     )
     return Imported(tool=TOOL, measurements=measurements, machine=machine, notes=tuple(notes))
-
-
-def read_ncu(path: str | os.PathLike[str]) -> Imported:
-    """Points (one a kernel, its launches as samples) and, where the metrics are there, ceilings from output of `ncu --csv`.
-
-    A point has the kernel's DRAM bytes and FLOPs as counted, by term, and in its plan the bytes that L1 (without shared memory) and
-    L2 served, for `plot.hierarchy`. Needed are NCU_METRICS or those of `--set roofline`; launches
-    without them are left out with a note. Lines of ncu's own (==PROF==) are skipped. Raises Error with the line's number for what
-    cannot be read, and naming the metrics where no kernel has them.
-    """
-    return from_ncu(source_of(path))
