@@ -17,10 +17,10 @@ from ..operators import Operator
 from ..results import Measurement
 from ..results.record import CALLABLE
 from ..words import arguments_checked
-from .devices import Device, measuring, open_device, provenance, utc_now
+from .devices import Device, measuring, open_device
 from .policy import Policy
 from .probing import roofs_of
-from .timing import bracketed, checked_options, from_roofs, tried, with_plausibility
+from .timing import bracketed, checked_options, from_roofs, made_on, tried, with_plausibility
 
 
 def _count(name: str, value: Any) -> int:
@@ -88,10 +88,8 @@ def measure_callable(
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise Error(f"measure_callable: a call of {function!r:.80} computes nothing yet; pass a function that runs it to its end")
     if isinstance(flops, Operator):
-        work, moved = (
-            flops.flops(),
-            {"compulsory": flops.compulsory_bytes()} if bytes is None else {"stated": _count("bytes", bytes)},
-        )
+        moved = {"compulsory": flops.compulsory_bytes()} if bytes is None else {"stated": _count("bytes", bytes)}
+        work = flops.flops()
         dtype, mix = flops.compute()[0], flops.mix
     else:
         if bytes is None:
@@ -118,21 +116,8 @@ def measure_callable(
     if handle is not None:
         plan["gate"] = "off: a call waits for the GPU" if bound.waits else "on"
     title = name or str(getattr(function, "__name__", type(function).__name__))
-    return with_plausibility(
-        Measurement(
-            operator=title,
-            problem={**(flops.to_dict() if isinstance(flops, Operator) else {}), "dtype": dtype},
-            variant=CALLABLE,
-            plan=plan,
-            device=opened.name,
-            threads=opened.threads,
-            cache_state="user",
-            flops=work,
-            bytes=moved,
-            level=level,
-            correctness={"checked": False},
-            utc=utc_now(),
-            provenance=provenance(opened, 0),
-            **clock,
-        )
-    )
+    measured = Measurement(
+        operator=title, problem={**(flops.to_dict() if isinstance(flops, Operator) else {}), "dtype": dtype}, variant=CALLABLE,
+        plan=plan, flops=work, bytes=moved, level=level, correctness={"checked": False}, **made_on(opened, "user"), **clock,
+    )  # fmt: skip
+    return with_plausibility(measured)

@@ -101,14 +101,9 @@ def _by_dlpack(tensor: Any, device: Device, where: str) -> Given:
     if (code, bits, lanes) == _FP4_PAIR:
         name = NATIVE["nvfp4"]
     return Given(
-        address=taken.address,
-        dtype=name,
-        shape=tuple(taken.shape),
-        strides=tuple(taken.strides),
-        place=_place(*taken.device),
-        read_only=taken.read_only,
-        owner=taken,
-    )
+        address=taken.address, dtype=name, shape=tuple(taken.shape), strides=tuple(taken.strides), place=_place(*taken.device),
+        read_only=taken.read_only, owner=taken,
+    )  # fmt: skip
 
 
 def _by_cuda_array_interface(tensor: Any, device: Device, where: str) -> Given:
@@ -131,14 +126,9 @@ def _by_cuda_array_interface(tensor: Any, device: Device, where: str) -> Given:
     if stream is not None:
         device.core.wait_for(int(stream))
     return Given(
-        address=int(address),
-        dtype=kind.name if kind.isnative else str(kind),
-        shape=tuple(stated["shape"]),
-        strides=tuple(stride // kind.itemsize for stride in strides),
-        place=place,
-        read_only=bool(read_only),
-        owner=tensor,
-    )
+        address=int(address), dtype=kind.name if kind.isnative else str(kind), shape=tuple(stated["shape"]),
+        strides=tuple(stride // kind.itemsize for stride in strides), place=place, read_only=bool(read_only), owner=tensor,
+    )  # fmt: skip
 
 
 def _of_numpy(array: Array) -> Given:

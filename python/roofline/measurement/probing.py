@@ -111,15 +111,10 @@ def ready(device: Device, probe: Probe, problem: Operator, variant: str, level: 
         raise Unsupported(reason)
     tensors = _tensors(device, problem) if kept else allocate_all(device, problem, 1)
     found = Ready(
-        probe=probe,
-        identity=probe.identity(device, problem, variant, level),
-        problem=problem,
-        variant=variant,
-        work=probe.work(problem),
-        flush=level in MEMORIES and bool(device.facts.get("flush")),
-        sets=[bind(device, problem, variant, tensors)],
-        tensors=tensors,
-    )
+        probe=probe, identity=probe.identity(device, problem, variant, level), problem=problem, variant=variant,
+        work=probe.work(problem), flush=level in MEMORIES and bool(device.facts.get("flush")),
+        sets=[bind(device, problem, variant, tensors)], tensors=tensors,
+    )  # fmt: skip
     if kept:
         device.roofs[key] = found
     return found

@@ -220,6 +220,14 @@ def checked_options(opened: Device, machine: Given | None, policy: Policy | None
     return machine, policy or Policy()
 
 
+def made_on(device: Device, cache_state: str, seed: int = 0) -> dict[str, Any]:
+    """Where and when a measurement is made, as it states that."""
+    return {
+        "device": device.name, "threads": device.threads, "cache_state": cache_state, "seed": seed, "utc": utc_now(),
+        "provenance": provenance(device, seed),
+    }  # fmt: skip
+
+
 @arguments_checked
 def measure(
     problem: Operator | type[Operator] | str,
@@ -268,16 +276,10 @@ def measure(
         moved = prepared.moved(level)[level]
         flops, arithmetic = problem.flops(), prepared.plan.get("arithmetic", "")
         probes = roofs_of(
-            opened,
-            mix=problem.mix,
-            arithmetic=arithmetic or problem.compute()[0],
-            level=level,
-            flops=sum(flops.values()),
-            machine=machine,
-            products=bool(problem.products()),
-            ranks=prepared.plan.get("ranks", 1),
+            opened, mix=problem.mix, arithmetic=arithmetic or problem.compute()[0], level=level, flops=sum(flops.values()),
+            machine=machine, products=bool(problem.products()), ranks=prepared.plan.get("ranks", 1),
             set_bytes=prepared.working_set_bytes(),
-        )
+        )  # fmt: skip
         expected = from_rates(prepared, machine, level, arithmetic)
         clock = tried(partial(bracketed, opened, prepared.sets, prepared.flush_each, probes, expected, level), policy, begun)
         names = list(prepared.sets[0].steps)
@@ -289,28 +291,12 @@ def measure(
                 warmup_max_s=0.05,
             )  # fmt: skip
             alone = {name: tuple(map(float, timed(prepared, short, index)["samples_s"])) for index, name in enumerate(names)}
-        return with_plausibility(
-            Measurement(
-                operator=problem.name,
-                problem=problem.to_dict(),
-                variant=prepared.variant,
-                device=opened.name,
-                threads=opened.threads,
-                cache_state=cache_state,
-                plan=prepared.plan,
-                steps=alone,
-                flops=flops,
-                bytes=moved,
-                link_bytes=problem.link_bytes(),
-                level=level,
-                correctness=correctness,
-                seed=seed,
-                utc=utc_now(),
-                provenance=provenance(opened, seed),
-                **clock,
-            ),
-            kept_share(prepared, level),
-        )
+        measured = Measurement(
+            operator=problem.name, problem=problem.to_dict(), variant=prepared.variant, plan=prepared.plan, steps=alone,
+            flops=flops, bytes=moved, link_bytes=problem.link_bytes(), level=level, correctness=correctness,
+            **made_on(opened, cache_state, seed), **clock,
+        )  # fmt: skip
+        return with_plausibility(measured, kept_share(prepared, level))
 
 
 def attempt(problem: Operator | type[Operator] | str, *, variant: str | None = None, device: str | Device | None = None,
@@ -327,17 +313,7 @@ def attempt(problem: Operator | type[Operator] | str, *, variant: str | None = N
     except Error as error:
         status, reason = "failed", str(error)
     return Measurement(
-        operator=problem.name,
-        problem=problem.to_dict(),
+        operator=problem.name, problem=problem.to_dict(), status=status, reason=reason, flops=problem.flops(),
         variant=variant or opened.default_variant(problem, machine if isinstance(machine, Machine) else None),
-        device=opened.name,
-        threads=opened.threads,
-        cache_state=cache_state,
-        status=status,
-        reason=reason,
-        flops=problem.flops(),
-        bytes={"compulsory": problem.compulsory_bytes()},
-        seed=seed,
-        utc=utc_now(),
-        provenance=provenance(opened, seed),
-    )
+        bytes={"compulsory": problem.compulsory_bytes()}, **made_on(opened, cache_state, seed),
+    )  # fmt: skip
