@@ -224,16 +224,10 @@ class _Run:
             done = [*in_order, *curves, *empirical]
             stated |= {"options": dict(self.options), "done": done, PENDING: self.pending()}
         made = Machine(
-            name=self.device.title,
-            device=self.device.name,
-            facts=dict(self.device.facts),
-            ceilings=tuple(self.ceilings[label] for label in in_order),
-            curves=tuple(curves.values()),
-            empirical=tuple(empirical.values()),
-            kernels=tuple(self.kernels.values()),
-            created_utc=utc_now(),
-            provenance=stated,
-        )
+            name=self.device.title, device=self.device.name, facts=dict(self.device.facts),
+            ceilings=tuple(self.ceilings[label] for label in in_order), curves=tuple(curves.values()),
+            empirical=tuple(empirical.values()), kernels=tuple(self.kernels.values()), created_utc=utc_now(), provenance=stated,
+        )  # fmt: skip
         return dataclasses.replace(made, ceilings=(*made.ceilings, *burst_and_sustained(made)))
 
     def tried(self, label: str, measured: Callable[[], T]) -> T | None:

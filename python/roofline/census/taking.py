@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from ..errors import Error
 from ..machine import Given, Machine, machine_of
 from ..operators import GroupedMatmul
-from ..prediction import Prediction, predict_problem
+from ..prediction import predict_problem
 from ..results import Measurement
-from ..transformer import Call, Given as Model, Phase, TransformerConfig, calls_of, model_of, phase_of, ranks_on
+from ..transformer import Given as Model, Phase, TransformerConfig, calls_of, model_of, phase_of, ranks_on
 from ..transformer.predicting import unread_note
 from ..transformer.pricing import linked
 from ..units import fmt_number
@@ -17,10 +17,6 @@ from ..words import arguments_checked
 from .entries import Entry
 from .listing import Census
 from .matching import filled
-
-
-def _placed(call: Call, machine: Machine, launch_s: float | None) -> Prediction:
-    return predict_problem(machine, call.problem, plan={"variant": call.variant} if call.variant else None, launch_s=launch_s)
 
 
 def _notes(config: TransformerConfig, machine: Machine | None, entries: Sequence[Entry], launch_s: float | None) -> Iterable[str]:
@@ -72,7 +68,9 @@ def census_of(
     entries = []
     for phase in asked:
         for call in calls_of(config, phase, tp=tp, ep=ep, lm_head=lm_head, fused=fused):
-            entries.append(Entry(phase=phase, call=call, placed=None if on is None else _placed(call, on, launch_s)))
+            plan = {"variant": call.variant} if call.variant else None
+            placed = None if on is None else predict_problem(on, call.problem, plan=plan, launch_s=launch_s)
+            entries.append(Entry(phase=phase, call=call, placed=placed))
     notes = [*_notes(config, machine, entries, launch_s), *(note for e in entries if e.placed for note in e.placed.notes)]
     if results is not None:
         found, said = filled(entries, results, machine)

@@ -12,7 +12,7 @@ from ..words import whole
 from .exit_codes import OK, BadInput, checking_input
 from .fields import listed
 from .inputs import document, output_file, write_outputs
-from .models import PHASES, config_flag, config_of, field_flags, given_fields, launch_flag, link_flag, model_flags, ranks_flags
+from .models import PHASES, config_flag, dtypes_of, field_flags, given_fields, launch_flag, link_flag, model_flags, ranks_flags
 from .terminal import Terminal
 
 SUFFIXES = (".md", ".csv", ".json")
@@ -76,6 +76,7 @@ def _phases(options: argparse.Namespace) -> Iterator[Any]:
 def census(options: argparse.Namespace) -> int:
     from ..census import census_of
     from ..results import Results
+    from ..transformer import model_of
 
     screen, inputs = Terminal(wide=options.wide), (options.config, options.machine, options.results)
     out = output_file(options.out, SUFFIXES, *inputs)
@@ -86,9 +87,10 @@ def census(options: argparse.Namespace) -> int:
             raise BadInput("--plot needs --machine: without one the kernels have no roofs")
     with checking_input():
         made = census_of(
-            config_of(options), list(_phases(options)), machine_of(options.machine, options.device) if options.machine else None,
-            tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused, launch_s=options.launch,
-            link_bytes_per_s=options.link, results=Results.load(options.results) if options.results else None,
+            model_of(options.config, **dtypes_of(options)), list(_phases(options)),
+            machine_of(options.machine, options.device) if options.machine else None, tp=options.tp, ep=options.ep,
+            lm_head=options.lm_head, fused=options.fused, launch_s=options.launch, link_bytes_per_s=options.link,
+            results=Results.load(options.results) if options.results else None,
         )  # fmt: skip
     contents: dict[Path, str | bytes] = {} if out is None else {out: document(made, out, "census", made.to_markdown)}
     write_outputs(contents | ({} if picture is None else _drawn(made, picture)), options)

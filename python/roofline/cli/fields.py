@@ -14,7 +14,6 @@ from ..errors import Error
 from ..operators import Operator
 from ..operators.scales import GEMM, Scaled
 from ..words import ALIASES, annotated, split, whole
-from .exit_codes import checking_input
 
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
 
@@ -121,14 +120,3 @@ def description(operator: type[Operator]) -> str:
         kinds = "; ".join(f"{backend}: {', '.join(dtypes)}" for backend, dtypes in variant.dtypes.items())
         lines.append(f"  {name} ({kinds}): {variant.summary}")
     return "\n".join(lines)
-
-
-def problem_of(operator: type[Operator], options: argparse.Namespace) -> Operator:
-    """The problem in the command line. Raises Error for bad values."""
-    return operator.make(**given_fields(options))
-
-
-def known_variant(operator: type[Operator], variant: str | None) -> None:
-    if variant is not None:
-        with checking_input():
-            operator.require_variant(variant)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Error, Unsupported
-from ..operators import Operator
+from ..operators import Operator, operator_named
 from .exit_codes import FAILED, MISSING, BadInput, checking_input
-from .fields import known_variant, problem_of
+from .fields import given_fields
 from .terminal import Terminal
 
 MODEL = ("cpu_name", "cpu_family", "cpu_model", "gpu_name")  # facts that tell a processor from another
@@ -57,10 +57,6 @@ def attempted(options: argparse.Namespace, problem: Any, device: Any, machine: A
     return attempt(problem, variant=options.variant, device=device, machine=machine, **how)
 
 
-def depth_of(options: argparse.Namespace) -> str:
-    return "quick" if options.quick else "thorough" if options.thorough else "standard"
-
-
 def device_of(options: argparse.Namespace) -> Any:
     from ..measurement import open_device
 
@@ -92,18 +88,12 @@ def machine_for(options: argparse.Namespace, device: Any) -> Any:
     return machine
 
 
-def operator_of(options: argparse.Namespace) -> Any:
-    from ..operators import operator_named
-
-    return operator_named(options.operator)
-
-
 def asked_problem(options: argparse.Namespace, screen: Terminal) -> Operator | None:
     """The problem in the command line; None where only its description was asked for, which is printed."""
-    operator = operator_of(options)
     with checking_input():
-        problem = problem_of(operator, options)
-        known_variant(operator, options.variant)
+        problem = operator_named(options.operator).make(**given_fields(options))
+        if options.variant is not None:
+            problem.require_variant(options.variant)
     if not options.describe:
         return problem
     from .describe import describe_memory, describe_problem

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ..machine import Machine
+from ..operators import operator_named
 from ..words import counted
 from .exit_codes import FAILED, OK, BadInput, Interrupted, checking_input
-from .fields import given_fields, known_variant
-from .inputs import BY_STATUS, asked_problem, attempted, depth_of, device_of, machine_for, operator_of, policy_of, results_file
+from .fields import given_fields
+from .inputs import BY_STATUS, asked_problem, attempted, device_of, machine_for, policy_of, results_file
 from .terminal import Terminal, progress_option
 
 
@@ -23,21 +24,17 @@ def measure(options: argparse.Namespace) -> int:
     if options.describe:
         from .describe import describe_ceilings
 
-        screen.lines(describe_ceilings(device, depth_of(options)))
+        depth = "quick" if options.quick else "thorough" if options.thorough else "standard"
+        screen.lines(describe_ceilings(device, depth))
         return OK
     with checking_input():
         out = require_file(options.out)
         machines_in(out, force=options.force)
     try:
         machine = measure_machine(
-            device,
-            quick=options.quick,
-            thorough=options.thorough,
-            policy=policy_of(options, STANDARD),
-            progress=progress_option(options.quiet, options.json),
-            out=out,
-            force=options.force,
-        )
+            device, quick=options.quick, thorough=options.thorough, policy=policy_of(options, STANDARD),
+            progress=progress_option(options.quiet, options.json), out=out, force=options.force,
+        )  # fmt: skip
     except KeyboardInterrupt:
         side = side_file(out)
         kept = len(Machine.load(side).ceilings) if side.is_file() else 0
@@ -96,10 +93,11 @@ def sweep(options: argparse.Namespace) -> int:
     from ..measurement import Policy
     from ..sweeps import measure_points, points
 
-    cls, screen = operator_of(options), Terminal(wide=options.wide)
+    cls, screen = operator_named(options.operator), Terminal(wide=options.wide)
     axes = given_fields(options)
-    for name in options.variant or ():
-        known_variant(cls, name)
+    with checking_input():
+        for name in options.variant or ():
+            cls.require_variant(name)
     out = None if options.describe else results_file(options.out, options.machine)
     device = device_of(options)
     machine = machine_for(options, device)
@@ -180,20 +178,11 @@ def report(options: argparse.Namespace) -> int:
         folder = begin(out, thorough=options.thorough, force=options.force)
     try:
         made = measured(
-            folder,
-            device=device,
-            quick=options.quick,
-            thorough=options.thorough,
-            machine=machine,
-            plot=options.plot,
-            html=options.html,
-            progress=progress_option(options.quiet, options.json),
-            time_limit_s=options.time_limit,
-            seed=options.seed,
-            policy=policy_of(options, REPORT),
-            ceilings_policy=policy_of(options, POLICIES["report"]),
+            folder, device=device, quick=options.quick, thorough=options.thorough, machine=machine, plot=options.plot,
+            html=options.html, progress=progress_option(options.quiet, options.json), time_limit_s=options.time_limit,
+            seed=options.seed, policy=policy_of(options, REPORT), ceilings_policy=policy_of(options, POLICIES["report"]),
             force=options.force,
-        )
+        )  # fmt: skip
     except KeyboardInterrupt:
         work = folder / UNFINISHED
         kept = _kept(work / RESULTS)

@@ -82,13 +82,6 @@ def link_flag(group: Any) -> None:
     )
 
 
-def config_of(options: argparse.Namespace) -> Any:
-    """The configuration that CONFIG and the flags of `model_flags` name. Raises Error."""
-    from ..transformer import model_of
-
-    return model_of(options.config, **dtypes_of(options))
-
-
 def dtypes_of(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("dtype", "quantization", "weights", "activations", "kv")}
 

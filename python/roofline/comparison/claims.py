@@ -60,14 +60,6 @@ def _claim(claim: Ceiling, measured: Sequence[Ceiling], name: str) -> Pair:
         cores = f", and claimed for {claim.threads} cores" if claim.threads not in (0, best.threads) else ""
         notes.append(f"measured by {named(best)}{cores}" if cores or best.name != claim.name else "")
     return Pair(
-        section="claim",
-        name=name,
-        quantity=QUANTITIES[claim.kind],
-        a=stated,
-        b=reached,
-        verdict=said,
-        ratio=ratios[0],
-        ratio_low=ratios[1],
-        ratio_high=ratios[2],
-        notes=tuple(filter(None, notes)),
-    )
+        section="claim", name=name, quantity=QUANTITIES[claim.kind], a=stated, b=reached, verdict=said, ratio=ratios[0],
+        ratio_low=ratios[1], ratio_high=ratios[2], notes=tuple(filter(None, notes)),
+    )  # fmt: skip

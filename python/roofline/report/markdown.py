@@ -67,12 +67,6 @@ def report_facts(machine: Machine) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def end_checks(machine: Machine) -> list[Bracket]:
-    """The main roofs at the start and at the end of a report. Raises Error where the file was edited."""
-    found = report_facts(machine).get("end_check", [])
-    return [build(Bracket, item, where=f"provenance: report: end_check[{index}]") for index, item in enumerate(found)]
-
-
 def conditions(machine: Machine) -> list[str]:
     """Device, software and circumstances as plain lines."""
     facts, provenance, run = machine.facts, machine.provenance, report_facts(machine)
@@ -113,8 +107,9 @@ def conditions(machine: Machine) -> list[str]:
 
 def end_check_lines(machine: Machine) -> list[str]:
     """Whether the main roofs moved between the start and the end of the report, or what is wrong in a file that was edited."""
+    found = enumerate(report_facts(machine).get("end_check", []))
     try:
-        checks = end_checks(machine)
+        checks = [build(Bracket, item, where=f"provenance: report: end_check[{index}]") for index, item in found]
     except Error as error:
         return [str(error)]
     lines = []

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from .._repr import values_of
 from ..ceilings import main_roofs_again, measure_machine
 from ..ceilings.measuring import LATE
 from ..errors import Error, is_number
@@ -39,22 +40,11 @@ def _limit(time_limit_s: float | None, quick: bool, thorough: bool) -> float | N
 
 def end_check(device: Device, machine: Machine, policy: Policy) -> list[tuple[Ceiling, Bracket, bool]]:
     """The main roofs again, on the same probes: (ceiling, start and end as a bracket, whether other work ran)."""
-    return [
-        (
-            c,
-            Bracket(
-                label=c.name,
-                kind=c.kind,
-                level=c.level,
-                problem=c.problem,
-                variant=c.variant,
-                before_samples=c.samples,
-                after_samples=rates,
-            ),
-            contended,
-        )
-        for c, rates, contended in main_roofs_again(device, machine, policy)
-    ]
+    found = []
+    for c, rates, contended in main_roofs_again(device, machine, policy):
+        same = values_of(c, "kind level problem variant")
+        found.append((c, Bracket(label=c.name, before_samples=c.samples, after_samples=rates, **same), contended))
+    return found
 
 
 def pooled(machine: Machine, results: Iterable[Measurement]) -> Machine:
@@ -118,14 +108,9 @@ def report(
     facts: dict[str, Any] = {"began_utc": began_utc, "time_limit_s": limit, "seed": seed, "left_out": [], "end_check": []}
     if machine is None:
         machine = measure_machine(
-            opened,
-            depth="quick" if quick else "thorough" if thorough else "report",
-            policy=ceilings_policy,
-            progress=progress,
-            deadline_s=None if limit is None else limit * CEILINGS_SHARE,
-            unfinished=work / MACHINE,
-            force=force,
-        )
+            opened, depth="quick" if quick else "thorough" if thorough else "report", policy=ceilings_policy, progress=progress,
+            deadline_s=None if limit is None else limit * CEILINGS_SHARE, unfinished=work / MACHINE, force=force,
+        )  # fmt: skip
         machine = _with(machine, facts)
     else:
         machine = _with(machine, facts)
@@ -206,14 +191,9 @@ def _operators(
                 late.append(point)
                 continue
             measurement = attempt(
-                point.problem,
-                variant=point.variant,
-                device=device,
-                machine=machine,
-                cache_state=point.cache_state,
-                seed=seed,
+                point.problem, variant=point.variant, device=device, machine=machine, cache_state=point.cache_state, seed=seed,
                 policy=own,
-            )
+            )  # fmt: skip
             append_to(path, measurement)
             found.append(measurement)
             if measurement.samples_s:

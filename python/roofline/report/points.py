@@ -24,6 +24,7 @@ GROWN_FIRST = ("batch", "tokens", "rows", "elements", "seq_q")
 MOST_GROWN_BYTES = 2048 * MIB
 HALVED_FIRST = ("seq_q", "rows", "elements", "batch", "tokens", "vocabulary", "d_ff", "seq_kv")
 MAIN_DTYPES = ("fp32", "bf16")
+BY_ROWS = (Softmax, RmsNorm, LayerNorm, BiasRelu)
 # Measured as ceilings, and no points of their own; a matrix product is both.
 CEILINGS = {probe.operator for probe in PROBES} - {"", "matmul", "all_gather"} | {"mixed_intensity"}
 
@@ -125,12 +126,6 @@ def _headline(facts: Mapping[str, Any], dtype: str) -> Iterator[tuple[Operator, 
         yield Matmul(rows=rows, columns=edge, inner=edge, dtype=dtype), False
 
 
-def _matmul(facts: Mapping[str, Any]) -> Iterable[tuple[Operator, str]]:
-    edge = _usual(facts).square
-    for dtype in ("fp64", "int8"):
-        yield Matmul(rows=edge, columns=edge, inner=edge, dtype=dtype), "cold"
-
-
 def _ffn(facts: Mapping[str, Any]) -> Iterable[tuple[Operator, str]]:
     usual = _usual(facts)
     d_model, d_ff = usual.model
@@ -142,11 +137,6 @@ def _ffn(facts: Mapping[str, Any]) -> Iterable[tuple[Operator, str]]:
 def _rows(operator: Any, facts: Mapping[str, Any]) -> Iterable[tuple[Operator, str]]:
     for size, columns, state in ((_far(facts), 4096, "cold"), (_near(facts), 1024, "warm")):
         yield operator(rows=max(size // (4 * columns), 1), columns=columns), state
-
-
-def _elements(facts: Mapping[str, Any]) -> Iterable[tuple[Operator, str]]:
-    yield Relu(elements=_far(facts) // 4), "cold"
-    yield Relu(elements=_near(facts) // 4), "warm"
 
 
 def _other_dtypes(pairs: list[tuple[Operator, str]], dtypes: Iterable[str]) -> list[tuple[Operator, str]]:
@@ -192,7 +182,7 @@ def _more(facts: Mapping[str, Any]) -> dict[str, list[tuple[Operator, str]]]:
     ]
     found = {"attention": attention, "matmul": matmul, "ffn": ffn}
     far = _far(facts)
-    for operator in (Softmax, RmsNorm, LayerNorm, BiasRelu):
+    for operator in BY_ROWS:
         shaped = [(size, 1024, state) for size, state in _sizes(facts)] + [(far, 256, "cold"), (far, 16384, "cold")]
         found[operator.name] = [
             (operator(rows=max(size // (4 * columns), 1), columns=columns), state) for size, columns, state in shaped
@@ -266,14 +256,12 @@ def default_points(
     for dtype in MAIN_DTYPES:
         for problem, everyone in _headline(facts, dtype):
             found += _fitting(problem, "cold", variants_of(problem), machine, most_s, only=0 if everyone else 1)
+    edge = _usual(facts).square
     problems: dict[str, list[tuple[Operator, str]]] = {
-        "softmax": list(_rows(Softmax, facts)),
-        "rms_norm": list(_rows(RmsNorm, facts)),
-        "layer_norm": list(_rows(LayerNorm, facts)),
-        "bias_relu": list(_rows(BiasRelu, facts)),
-        "relu": list(_elements(facts)),
+        **{operator.name: list(_rows(operator, facts)) for operator in BY_ROWS},
+        "relu": [(Relu(elements=_far(facts) // 4), "cold"), (Relu(elements=_near(facts) // 4), "warm")],
         "attention": [(Attention(seq_q=256, seq_kv=256), "warm")],
-        "matmul": list(_matmul(facts)),
+        "matmul": [(Matmul(rows=edge, columns=edge, inner=edge, dtype=dtype), "cold") for dtype in ("fp64", "int8")],
         "ffn": list(_ffn(facts)),
         "attention_backward": [(AttentionBackward.make(heads=4, seq_len=512), "cold")],  # its reference takes seconds for more
     }
