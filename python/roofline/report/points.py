@@ -102,13 +102,6 @@ def _usual(facts: Mapping[str, Any]) -> Usual:
     return ON_GPUS if "sms" in facts else ON_CPUS
 
 
-def _decode(facts: Mapping[str, Any], dtype: str) -> Attention:
-    """Keys and values that come from memory."""
-    batch = _usual(facts).decode_batch
-    bytes_per_key = 2 * 8 * 128 * (4 if dtype == "fp32" else 2)
-    return Attention(batch=batch, seq_q=1, seq_kv=max(_far(facts) // bytes_per_key, 1024), head_dim=128, dtype=dtype)
-
-
 def _headline(facts: Mapping[str, Any], dtype: str) -> Iterator[tuple[Operator, bool]]:
     """What a reader looks for first: prefill, decode, FFN and products of one row and of many; whether by every variant."""
     usual = _usual(facts)
@@ -118,7 +111,8 @@ def _headline(facts: Mapping[str, Any], dtype: str) -> Iterator[tuple[Operator, 
                 batch=usual.prefill_batch, seq_q=usual.seq, seq_kv=usual.seq, head_dim=head_dim, causal=causal, dtype=dtype
             )
             yield prefill, causal and dtype == MAIN_DTYPES[0]
-    yield _decode(facts, dtype), False
+    keys = max(_far(facts) // (2 * 8 * 128 * (4 if dtype == "fp32" else 2)), 1024)  # that come from memory, with their values
+    yield Attention(batch=usual.decode_batch, seq_q=1, seq_kv=keys, head_dim=128, dtype=dtype), False
     d_model, d_ff = usual.model
     for tokens in (usual.tokens, 1):
         yield Ffn(batch=1, seq_q=tokens, d_model=d_model, d_ff=d_ff, activation="gelu", dtype=dtype), False

@@ -138,19 +138,11 @@ def ceiling_table(machine: Machine) -> Table:
     rows = []
     for c in ordered_ceilings(machine):
         s, unit = c.summary, RATE_UNITS[c.kind]
-        rows.append(
-            (
-                c.name,
-                MISSING if c.bimodal else fmt_si(s.median, unit),
-                MISSING if c.bimodal else fmt_interval(s.low, s.high, unit) + ("" if s.n >= FEWEST else " (range)"),
-                str(s.n),
-                fmt_mode_shares(c),
-                str(c.threads or MISSING),
-                fmt_si(c.clock_hz, "Hz"),
-                *(_power(c.conditions) for _ in powers),
-                c.state,
-            )
-        )
+        spread = fmt_interval(s.low, s.high, unit) + ("" if s.n >= FEWEST else " (range)")
+        middle = (MISSING, MISSING) if c.bimodal else (fmt_si(s.median, unit), spread)
+        power = [_power(c.conditions) for _ in powers]
+        clock = fmt_si(c.clock_hz, "Hz")
+        rows.append((c.name, *middle, str(s.n), fmt_mode_shares(c), str(c.threads or MISSING), clock, *power, c.state))
     headers = ("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock", *powers, "status")
     return Table(headers=headers, rows=rows, wide=("modes",), drop=("clock", "threads", "n"))
 
@@ -176,10 +168,6 @@ def kernel_table(machine: Machine) -> Table:
     return Table(headers=headers, rows=rows)
 
 
-def _billions(rate: float | None) -> str:
-    return MISSING if rate is None else fmt_number(rate / GIGA)
-
-
 def fmt_error(error: float | None) -> str:
     return MISSING if error is None else ("+" if error > 0 else "") + fmt_percent(error)
 
@@ -194,6 +182,12 @@ def _energies(m: Measurement) -> tuple[str, ...]:
     return _power(m.conditions), per(m.total_flops), per(m.total_bytes), per(m.tokens)
 
 
+def _reached(m: Measurement, always: frozenset[str]) -> tuple[str, ...]:
+    """The problem, the cache state, the time, and GFLOP/s and GB/s."""
+    rates = (MISSING if rate is None else fmt_number(rate / GIGA) for rate in (m.flops_per_s, m.bytes_per_s))
+    return brief_problem(m, always) if m.problem else MISSING, m.cache_state, fmt_si(m.time_s, "s"), *rates
+
+
 def operator_table(results: Iterable[Measurement], machine: Machine | None) -> Table:
     """Everything of a point in one row, for report.md; modes, power and energy where some point has them."""
     rows = []
@@ -204,25 +198,11 @@ def operator_table(results: Iterable[Measurement], machine: Machine | None) -> T
     energies = ("power", "per FLOP", "per byte", "per token") if any("power_w" in m.conditions for m in listed) else ()
     differing = varying(listed)
     for m, share in zip(listed, best, strict=True):
-        rows.append(
-            (
-                m.operator,
-                m.variant,
-                brief_problem(m, differing[m.operator]) if m.problem else MISSING,
-                m.cache_state,
-                fmt_si(m.time_s, "s"),
-                _billions(m.flops_per_s),
-                _billions(m.bytes_per_s),
-                fmt_number(m.flops_per_byte),
-                m.bound or MISSING,
-                fmt_percent(m.settled_share),
-                *([fmt_percent(share)] if modes else ()),
-                fmt_si(m.prediction.get("time_s"), "s"),
-                MISSING if m.status == "contended" else fmt_error(m.prediction_error),
-                *(_energies(m) if energies else ()),
-                m.status.replace("_", " "),
-            )
-        )
+        shares = fmt_percent(m.settled_share), *([fmt_percent(share)] if modes else ())
+        error = MISSING if m.status == "contended" else fmt_error(m.prediction_error)
+        rows.append((m.operator, m.variant, *_reached(m, differing[m.operator]), fmt_number(m.flops_per_byte), m.bound or MISSING,
+                     *shares, fmt_si(m.prediction.get("time_s"), "s"), error, *(_energies(m) if energies else ()),
+                     m.status.replace("_", " ")))  # fmt: skip
     headers = (
         "operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "FLOP/byte", "bound", "of attainable", *modes,
         "predicted", "error", *energies, "status",
@@ -251,17 +231,9 @@ def compact_table(results: Iterable[Measurement], *, sort: bool = True) -> Table
     states = any(m.status != UNDISTURBED for m in listed)
     rows = []
     for m in listed:
-        share = m.settled_share
-        row = (
-            f"{m.operator} {m.variant}".strip(),
-            brief_problem(m, differing[m.operator]) if m.problem else MISSING,
-            m.cache_state,
-            fmt_si(m.time_s, "s"),
-            _billions(m.flops_per_s),
-            _billions(m.bytes_per_s),
-            f"{fmt_percent(share)} {m.bound}" if share is not None else MISSING,
-            MISSING if m.status == "contended" else fmt_error(m.prediction_error),
-        )
+        share = MISSING if m.settled_share is None else f"{fmt_percent(m.settled_share)} {m.bound}"
+        error = MISSING if m.status == "contended" else fmt_error(m.prediction_error)
+        row = (f"{m.operator} {m.variant}".strip(), *_reached(m, differing[m.operator]), share, error)
         rows.append((*row, m.status.replace("_", " ")) if states else row)
     headers = ("operator", "problem", "cache", "time", "GFLOP/s", "GB/s", "of attainable", "error")
     return Table(
