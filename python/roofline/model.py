@@ -178,22 +178,19 @@ def core_ceiling(machine: Machine, problem: Operator, threads: int | None) -> Ce
     return found and found[0]
 
 
-def machine_roofs(
-    machine: Machine, problem: Operator, *, level: str | None = None, threads: int | None = None, unit: str | None = None,
-    arithmetic: str = "",
-) -> Roofs:  # fmt: skip
+def machine_roofs(machine: Machine, problem: Operator, *, level: str | None = None, arithmetic: str = "") -> Roofs:
     """The roofs `problem` meets: its dtype's compute, its mix's bandwidth at `level` (None: the slowest), the launch floor.
 
-    unit: None is tensor units for matrix products, and the cores for operators without any. arithmetic: see `compute_ceiling`.
+    Matrix products have tensor units, operators without any the cores. arithmetic: see `compute_ceiling`.
 
     A mix counts with the better of plain and non-temporal stores. A problem without FLOPs has an infinite compute roof; a machine
     without a launch latency a floor of 0. Raises Error naming a ceiling that is missing.
     """
-    return roofs_and_notes(machine, problem, level, threads, unit, arithmetic)[0]
+    return roofs_and_notes(machine, problem, level, None, None, arithmetic)[0]
 
 
 def roofs_and_notes(
-    machine: Machine, problem: Operator, level: str | None, threads: int | None, unit: str | None = None, arithmetic: str = ""
+    machine: Machine, problem: Operator, level: str | None, threads: int | None, unit: str | None, arithmetic: str
 ) -> tuple[Roofs, tuple[str, ...]]:
     memory = machine.bandwidth(level, problem.mix, threads)
     same = memory.access == problem.mix or memory.source == "datasheet"  # of which one bandwidth is for every access
