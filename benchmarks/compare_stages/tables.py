@@ -21,9 +21,7 @@ def label(name: str, rival: Mapping[str, Any]) -> str:
 
 
 def cells(row: Mapping[str, Any], verdict: Verdict) -> list[str]:
-    ratio = ""
-    if verdict.ratio is not None:
-        ratio = f"{verdict.ratio:.3f} [{verdict.low:.3f} … {verdict.high:.3f}]"
+    ratio = "" if verdict.ratio is None else f"{verdict.ratio:.3f} [{verdict.low:.3f} … {verdict.high:.3f}]"
     rivals = row.get("rivals", {})
     taken = times(row)
     others = [
@@ -33,17 +31,11 @@ def cells(row: Mapping[str, Any], verdict: Verdict) -> list[str]:
     ]
     # A reason would make its column as wide as itself.
     short, _, reason = verdict.verdict.partition(": ") if verdict.ratio is None else (verdict.verdict, "", "")
-    return [
-        row["name"],
-        row.get("ours", {}).get("implementation", ""),
-        fmt_si(verdict.ours_s, "s") if verdict.ours_s else "",
-        fmt_percent(verdict.share) if verdict.share else "",
-        label(verdict.rival, rivals[verdict.rival]) if verdict.rival else "",
-        fmt_si(verdict.theirs_s, "s") if verdict.theirs_s else "",
-        ratio,
-        short,
-        "; ".join([reason] if reason else others),
-    ]
+    ours_s, theirs_s = (fmt_si(seconds, "s") if seconds else "" for seconds in (verdict.ours_s, verdict.theirs_s))
+    share = fmt_percent(verdict.share) if verdict.share else ""
+    best = label(verdict.rival, rivals[verdict.rival]) if verdict.rival else ""
+    ran = row.get("ours", {}).get("implementation", "")
+    return [row["name"], ran, ours_s, share, best, theirs_s, ratio, short, "; ".join([reason] if reason else others)]
 
 
 def described(name: str, about: Mapping[str, Any]) -> str:

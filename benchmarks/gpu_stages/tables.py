@@ -33,11 +33,6 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f} %"
 
 
-def stage_table(summary: Mapping[str, Any]) -> str:
-    rows = [[name, seen["status"], f"{seen['seconds']:.0f} s", seen["reason"]] for name, seen in summary["stages"].items()]
-    return github_table(("stage", "state", "time", "why"), rows)
-
-
 def _median(ceiling: Mapping[str, Any]) -> float:
     return float(statistics.median(ceiling["samples"]))
 
@@ -116,7 +111,8 @@ def tables(out: Path, summary: Mapping[str, Any]) -> str:
         versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
         lines += [f"{environment['os']}, {environment['cpus']} cores; {versions}.", ""]
         lines += [", ".join(f"{name} {value}" for name, value in gpu.items()) + ".", ""] if gpu else []
-    lines.append(stage_table(summary))
+    rows = [[name, seen["status"], f"{seen['seconds']:.0f} s", seen["reason"]] for name, seen in summary["stages"].items()]
+    lines.append(github_table(("stage", "state", "time", "why"), rows))
     for name, title in ((CEILINGS, "Ceilings"), (THOROUGH, "Ceilings, thorough")):
         if (out / name).is_file():
             lines += ["", f"## {title}", "", ceiling_table(json.loads((out / name).read_text())["machines"][0])]

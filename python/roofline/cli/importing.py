@@ -88,18 +88,10 @@ def _save(found: Any, machines: tuple[Any, ...], path: str | None) -> list[str]:
 
 def _show(found: Any, screen: Terminal) -> None:
     rows = [
-        (
-            m.operator[:NAME_LENGTH],
-            m.dtype,
-            str(len(m.samples_s)),
-            fmt_si(m.time_s, "s"),
-            fmt_si(m.flops_per_s, "FLOP/s"),
-            fmt_si(m.bytes_per_s, "B/s"),
-            fmt_number(m.flops_per_byte),
-            m.status + (f": {m.reason}" if m.reason else ""),
-        )
+        (m.operator[:NAME_LENGTH], m.dtype, str(len(m.samples_s)), fmt_si(m.time_s, "s"), fmt_si(m.flops_per_s, "FLOP/s"),
+         fmt_si(m.bytes_per_s, "B/s"), fmt_number(m.flops_per_byte), m.status + (f": {m.reason}" if m.reason else ""))
         for m in found.measurements
-    ]
+    ]  # fmt: skip
     headers = ("what", "dtype", "n", "time", "FLOP/s", "B/s", "FLOP/byte", "status")
     screen.table(headers, rows, title=f"points, from {found.tool}", wide=("what", "status"))
     screen.line()

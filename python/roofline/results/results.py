@@ -124,23 +124,11 @@ class Results(Shown, Sequence[Measurement]):
         )  # fmt: skip
         rows: list[Row] = []
         for m in self.measurements:
-            error = m.prediction_error
-            rows.append(
-                (
-                    m.operator,
-                    m.variant,
-                    m.short_problem,
-                    str(m.threads),
-                    m.cache_state,
-                    fmt_si(m.time_s, "s"),
-                    fmt_si(m.flops_per_s, "FLOP/s"),
-                    fmt_si(m.bytes_per_s, "B/s"),
-                    m.bound,
-                    fmt_percent(m.settled_share),
-                    "–" if error is None else f"{error:+.1%}".replace("%", " %"),
-                    m.status + (f": {m.reason}" if m.reason and m.status != "ok" else ""),
-                )
-            )
+            error = "–" if m.prediction_error is None else f"{m.prediction_error:+.1%}".replace("%", " %")
+            rates = fmt_si(m.flops_per_s, "FLOP/s"), fmt_si(m.bytes_per_s, "B/s")
+            status = m.status + (f": {m.reason}" if m.reason and m.status != "ok" else "")
+            rows.append((m.operator, m.variant, m.short_problem, str(m.threads), m.cache_state, fmt_si(m.time_s, "s"), *rates,
+                         m.bound, fmt_percent(m.settled_share), error, status))  # fmt: skip
         return repr(self), headers, rows, self.notes
 
     def __repr__(self) -> str:

@@ -62,10 +62,6 @@ def _ranked(machine: Machine, measurements: Sequence[Measurement], dtype: str | 
     return found
 
 
-def _label(ceiling: Ceiling) -> str:
-    return ceiling.label + ("" if ceiling.source == "measured" else f" ({ceiling.source})")
-
-
 def _joined(ceilings: Iterable[Ceiling]) -> dict[int, str]:
     """Labels of datasheet peaks of one unit and rate by the `id` of the first; "" for the others, which are the same line."""
     peaks = (c for c in ceilings if c.kind == "compute" and c.source == "datasheet")
@@ -84,10 +80,10 @@ def _roofs(ranked: Sequence[tuple[Ceiling, str]], fastest: float | None, shown: 
     theory = all(c.source == "datasheet" for c, _ in ranked)
     found = []
     for c, part in ranked:
-        label = labels.get(id(c), _label(c))
+        measured = c.source == "measured"
+        label = labels.get(id(c), c.label if measured else f"{c.label} ({c.source})")
         if not label or (part == "other" and shown == "main"):
             continue
-        measured = c.source == "measured"
         colour = c.level if c.kind == "bandwidth" else style.dtype_colour(c.dtype)
         record = {"level": c.level or None, "access": c.access or None, "dtype": c.dtype or None, "variant": c.variant or None,
                   "status": c.status, "source": c.source}  # fmt: skip
