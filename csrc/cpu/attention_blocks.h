@@ -141,6 +141,7 @@ struct PlainProducts : Fma, InRows {
   static constexpr bool kInRegisters = sizeof(Vec) == 64 && sizeof(Number) == 4;  // scores of a tile become weights in registers
   static constexpr Index kNumbers = 1, kColumns = 1, kKeyStep = 1;
   static constexpr int kBelow = 0;  // log2 of how much less than 1 the weight of the largest score is
+  static constexpr bool kFetchesWithScores = true;  // half of the keys that come next; else all of them with values
   static constexpr bool kApart = false;  // weights lie behind scores that are `bounded`; else in their place
 
   template <class T>
@@ -264,8 +265,8 @@ void tiled(const AttentionBlock& block) {
     if (block.value_panel && !block.pages) with_scores = next_of(block.v, block.value_dim);
     Ahead with_values = block.pages || (Products::kNumbers > 1 && block.key_panel) ? Ahead{} : next_of(block.k, block.head_dim);
     if (ends && block.next_k && with_values.n > 0) with_values.from = static_cast<const Number*>(block.next_k);
-    if (block.k == block.v && with_values.n > 0) {  // half with each
-      with_scores = {with_values.from, round_up(with_values.n / 2, kLine)};
+    if (block.k == block.v && with_values.n > 0) {
+      with_scores = {with_values.from, Products::kFetchesWithScores ? round_up(with_values.n / 2, kLine) : 0};
       with_values = {with_values.from + with_scores.n, with_values.n - with_scores.n};
     }
     for (int c = 0; c < count; ++c) {

@@ -153,7 +153,8 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const bool fills = lanes > 1 && most_rows >= vectors * lanes && 4 * most_rows >= 3 * lanes_table->chunk(most_rows);
   const bool in_order = cache == Cached::bf16 && table->in_whole_rows && table->in_whole_rows(most_rows, head_dim / 2, rope_dim);
   const bool in_lanes = !fixed && std::is_same_v<Number, float> &&
-                        (lanes_table->numbers > 1 ? most_rows >= least_words && !in_order : fills && table->numbers == 1);
+                        (lanes_table->numbers > 1 ? most_rows >= least_words && !in_order
+                                                   : (fills || (in_rows && most_rows >= kLeastRows)) && table->numbers == 1);
   const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, in_lanes ? 2 : 8, device);
   const std::int64_t whole_rows = Kernels::whole(most_rows);
   const std::int64_t query_numbers = (whole_rows * key_dim + 15) / 16 * 16;  // what follows is aligned

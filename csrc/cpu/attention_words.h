@@ -12,7 +12,7 @@ struct WordProducts {
   static constexpr bool kRaw = true, kInRegisters = false;
   static constexpr Index kNumbers = 2;
   static constexpr int kBelow = 0;
-  static constexpr bool kApart = false;
+  static constexpr bool kApart = false, kFetchesWithScores = true;
 
   static void queries(const Bf16* q, Index key_dim, const Chunk& chunk, Index words) {
     transpose_words(q, chunk.rows, key_dim, chunk.q, chunk.vectors * kLanes, words);

@@ -72,7 +72,7 @@ void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T, K>
   for (std::int64_t row = 0; row < shape.rows(); row += query_block) {
     const std::int64_t rows = std::min(query_block, shape.rows() - row), whole = DecodeKernels<float>::whole(rows);
     AttentionBlock block = {
-        .q = tensors.q.data() + row * key_dim, .k = tensors.k.data(), .rope = tensors.rope.data(), .v = tensors.v.data(),
+        .q = tensors.q.data() + row * key_dim, .k = tensors.k.data(), .rope = tensors.rope.data(), .v = tensors.values.data(),
         .out = tensors.out.data() + row * values, .logsumexp = shape.logsumexp ? tensors.logsumexp.data() + row : nullptr,
         .sinks = shape.sinks ? tensors.sinks.data() : nullptr, .pages = shape.page_size ? tensors.pages.data() : nullptr,
         .page_size = shape.page_size, .page_rows = 2 * shape.page_size, .workspace = workspace.data(),
@@ -265,8 +265,9 @@ TEST_P(AttentionTiledTest, RangesOfKeys) {
 TEST_P(AttentionTiledTest, FewQueriesOfWideKeys) {
   for (const std::int64_t rows : {7, 8, 9, 16})
     for (const std::int64_t ranges : {0, 3}) {
-      check(table(), {.group = rows, .seq_q = 1, .seq_kv = 37, .head_dim = 272, .kv_block = 24, .growth = 0.01, .rope_dim = 22,
-                      .ranges = ranges});
+      for (const std::int64_t rope : {22, 24})
+        check(table(), {.group = rows, .seq_q = 1, .seq_kv = 37, .head_dim = 272, .kv_block = 24, .growth = 0.01, .rope_dim = rope,
+                        .ranges = ranges});
       check(table(), {.group = rows, .seq_q = 1, .seq_kv = 30, .head_dim = 512, .rope_dim = 64, .ranges = ranges});
       check(table(), {.group = rows, .seq_q = 1, .seq_kv = 30, .head_dim = 128, .ranges = ranges});
       check(table(), {.group = rows, .seq_q = 1, .seq_kv = 25, .head_dim = 257, .rope_dim = 3, .value_dim = 41, .ranges = ranges});
@@ -278,6 +279,18 @@ TEST_P(AttentionTiledTest, FewQueriesOfWideKeys) {
       check(table(), {.group = 2, .seq_q = 8, .seq_kv = 37, .head_dim = 320, .causal = true, .value_dim = values, .window = window,
                       .page_size = 16});
     }
+}
+
+// Some kernels read values where they lie, in whole pairs of vectors of columns and others.
+TEST_P(AttentionTiledTest, KeysThatAreValues) {
+  for (const std::int64_t group : {1, 2, 5, 8, 9})
+    for (const std::int64_t columns : {6, 24, 32, 80, 264})
+      for (const std::int64_t ranges : {0, 3}) {
+        check(table(), {.group = group, .seq_q = 1, .seq_kv = 37, .head_dim = columns, .growth = 0.01, .rope_dim = 8, .ranges = ranges,
+                        .shared = true});
+        check(table(), {.group = group, .seq_q = 7, .seq_kv = 60, .head_dim = columns, .causal = true, .kv_block = 24, .rope_dim = 8,
+                        .window = ranges ? 20 : 0, .ranges = ranges, .shared = true});
+      }
 }
 
 // Which AMX reads where they lie: rows of 32 columns and their multiples, in pages of 16 keys and more, or of bytes.
