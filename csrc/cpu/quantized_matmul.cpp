@@ -130,8 +130,9 @@ const FixedPoint& fixed_point_of(const QuantizedMatmul& problem, const Quantized
   const auto& fixed = table.fixed[which_of(problem)];
   if (problem.dtype == DType::fp32) return fixed[2];
   if (tiles_for(problem, table)) return fixed[1];
-  // Two digits need fewer instructions for 4 bits, but a tile of them holds half as many rows, and memory gives these faster to one
-  // row of pairs: there digits are for what a cache may hold. Weights of 8 bits meet digits as they lie; but memory gives them faster to rows that widen them to pairs.
+  // Two digits need fewer instructions for 4 bits, but a tile of them holds half as many rows, and memory gives weights faster to one
+  // row of pairs: digits of one row are for what a cache may hold. Weights of 8 bits meet digits as they lie; but memory gives them
+  // faster to rows that widen them to pairs.
   const std::int64_t rows = problem.rows;
   const bool cached = problem.columns * problem.inner <= kCachedNumbers;
   const bool digits = problem.b_dtype == DType::int4 && rows < 6 && problem.columns >= kDigitColumns && (rows > 1 || cached);
