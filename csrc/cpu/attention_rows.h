@@ -1,8 +1,8 @@
-// Attention over wide keys with AVX-512, as in latent attention. Scores of up to a vector of queries: a vector holds four words of
-// four queries, and meets four words of a key, broadcast. A load then serves several products, and sums are added up along four
-// lanes, not all of them. Values of up to 64 queries: eight rows of weights meet two vectors of columns of V, which is read where it
-// lies. Rows a power of two apart meet in few sets of the first cache: so few loads of V can come from the second. Everything is
-// internal to the file that includes it.
+// Attention over wide keys with AVX-512, as in latent attention. Scores of up to 16 queries: a vector holds four words of four
+// queries, and is multiplied by four words of a key, broadcast. Each load serves several products, and sums are added up along four
+// lanes, not along 16. Values of up to 64 queries: eight rows of weights are multiplied by two vectors of columns of V, which is read
+// where it lies. Rows of V a power of two apart share few sets of L1 and come from L2, so each load of V has to serve many products.
+// Everything is internal to the file that includes it.
 #pragma once
 
 #include "cpu/attention_blocks.h"
