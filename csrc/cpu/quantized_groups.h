@@ -88,7 +88,7 @@ struct NibbleQuads {
   }
 };
 
-// The same in fewer instructions: what is added to the numbers of the first half, 16 times those of the second, goes away from sums.
+// The same in fewer instructions: numbers of the first half keep 16 times those of the second, whose sums are subtracted at the end.
 template <int Digits>
 struct MixedQuads : NibbleQuads<Digits> {
   ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {

@@ -38,7 +38,7 @@ Bound rope(const ops::Rope& problem, Device& device) {
   const auto [isa, table] = choose_tokens();
   const std::int64_t half = problem.head_dim / 2, items = problem.tokens() * (problem.heads + problem.kv_heads);
   const bool from_memory = isa != Isa::scalar && items * problem.head_dim * size_bytes(problem.dtype) > device.lasting_bytes();
-  if (from_memory) choose_pace(device);
+  if (from_memory && problem.dtype == DType::fp32) choose_pace(device);  // stores of 16 bits are not paced
   const auto run = table->rope[element_of(problem.dtype, problem.op)][from_memory];
   const Element element = element_of(problem.table_dtype, problem.op);
   const bool as_they_lie = element == kFp32 && problem.dtype != DType::bf16;

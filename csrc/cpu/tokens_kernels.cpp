@@ -7,9 +7,13 @@
 namespace roofline::cpu {
 namespace {
 
+// How far ahead of its use memory is read into L1, where the order of reads is none that hardware follows.
+constexpr std::int64_t kAheadBytes = 8192;
+
 // -- rope ---------------------------------------------------------------------------------------------------------------------
 
-// Whether what comes from memory is fetched into L1 line by line, and stores are paced: fp32 takes so few instructions a line.
+// Whether heads from memory are fetched into L1 line by line, and stores are paced: for fp32, which takes few instructions a line.
+// Others are fetched into L2, a head at a time.
 template <class T>
 constexpr bool kLineByLine = sizeof(T) == sizeof(float);
 
@@ -94,7 +98,7 @@ void rope(const RopePart& part) {
       const std::int64_t heads = of_q ? part.heads : part.kv_heads, number = token * heads + head - (of_q ? 0 : part.heads);
       T* const x = static_cast<T*>(of_q ? part.q : part.k) + number * 2 * half;
       const std::int64_t left = (last_token * heads - number - 1) * head_bytes;
-      rotate<FromMemory>(x, cos, sin, half, least(kLineByLine<T> ? 8192 : heads * head_bytes, left > 0 ? left : 0), pace);
+      rotate<FromMemory>(x, cos, sin, half, least(kLineByLine<T> ? kAheadBytes : heads * head_bytes, left > 0 ? left : 0), pace);
     }
   }
 }
@@ -124,8 +128,8 @@ ROOFLINE_INLINE void copy_line(char* to, const char* from) {
 // The hardware cannot know where the next row lies: while one is copied, the one this far behind it is fetched into cache `Level`.
 template <bool NonTemporal, int Level>
 void embedding(const EmbeddingPart& part) {
-  constexpr std::int64_t kAheadBytes = NonTemporal && Level == 1 ? 8192 : 4096;
-  const std::int64_t bytes = part.row_bytes, ahead = (kAheadBytes + bytes - 1) / bytes;
+  constexpr std::int64_t kAhead = NonTemporal && Level == 1 ? kAheadBytes : kAheadBytes / 2;
+  const std::int64_t bytes = part.row_bytes, ahead = (kAhead + bytes - 1) / bytes;
   char* to = part.out;
   Pace pace;
   for (std::int64_t token = 0; token < part.tokens; ++token, to += bytes) {

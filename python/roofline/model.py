@@ -181,7 +181,7 @@ def core_ceiling(machine: Machine, problem: Operator, threads: int | None) -> Ce
 def machine_roofs(machine: Machine, problem: Operator, *, level: str | None = None, arithmetic: str = "") -> Roofs:
     """The roofs `problem` meets: its dtype's compute, its mix's bandwidth at `level` (None: the slowest), the launch floor.
 
-    Matrix products have tensor units, operators without any the cores. arithmetic: see `compute_ceiling`.
+    Matrix products use tensor units; operators without matrix products use the cores. arithmetic: see `compute_ceiling`.
 
     A mix counts with the better of plain and non-temporal stores. A problem without FLOPs has an infinite compute roof; a machine
     without a launch latency a floor of 0. Raises Error naming a ceiling that is missing.

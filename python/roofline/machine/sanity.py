@@ -25,7 +25,7 @@ def _best(ceilings: Sequence[Ceiling]) -> Ceiling | None:
 
 
 def _hierarchy(grouped: Iterable[tuple[Any, Ceiling]]) -> list[str]:
-    """Of each group, by its key, the levels that are worse than the next farther one."""
+    """One sentence for each level that is slower than the next farther one. Ceilings with the same key are compared."""
     found = []
     for _, members in sorted(by_key(grouped).items()):
         sign = -1 if members[0].kind == "latency" else 1

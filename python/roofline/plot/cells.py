@@ -149,7 +149,7 @@ class Cells:
 
 
 def written(value: Any, unit: str | None, digits: int = 3, *, ratio: bool = False) -> str:
-    """A value as a cell holds it: a name, a percentage (of a ratio how far it is from 1), or a number (unit None: as it is)."""
+    """The text of a cell: a name, a percentage (for a ratio, its distance from 1), or a number, by its unit where it has one."""
     if isinstance(value, str):
         return value
     if not math.isfinite(value):

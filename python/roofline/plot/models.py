@@ -153,7 +153,7 @@ def measured_steps(
 def lines_over(
     x: str, xs: Sequence[int], y: str, values: Mapping[str, Array], fits: Mapping[str, Sequence[bool]]
 ) -> tuple[list[Line], Records, list[str]]:
-    """Lines of the values that there are, hollow where a step does not fit, with their records and the note on it."""
+    """Lines through the finite values, their table rows, and the note on hollow points: steps that do not fit into memory."""
     lines = {name: [(a, b) for a, b in zip(xs, ys.tolist(), strict=True) if np.isfinite(b)] for name, ys in values.items()}
     rows: Records = [
         {"element": "point", "label": name, x: a, y: b, "fits": fits[name][i] if name in fits else None}
