@@ -368,6 +368,12 @@ def measure_machine(
         roofs = [item for item in run.plan if item[0] in todo and item[0] in run.ceilings and item[2].rank == ROOFS]
         if roofs and not late() and in_another_state(opened, run.machine(), rules):
             run.measure_again(roofs, "the main roofs moved", shown, late)
+        # Before the kernels: each is held against its parts at the ceilings of then, so that a later one would not fit.
+        for again in range(1, rules.tries):
+            disturbed = [item for item in run.plan if item[0] in run.ceilings and run.ceilings[item[0]].status == "contended"]
+            if not disturbed or late():
+                break
+            run.measure_again(disturbed, f"{again + 1} of {rules.tries}", shown, late)
         run.time_kernels(shown, late)
         for series in run.series:
             if series.label not in todo:
@@ -377,11 +383,6 @@ def measure_machine(
                 run.left_out[series.label] = LATE
             else:
                 run.attempt(series.label, partial(series.measure, run.machine()))
-        for again in range(1, rules.tries):
-            disturbed = [item for item in run.plan if item[0] in run.ceilings and run.ceilings[item[0]].status == "contended"]
-            if not disturbed or late():
-                break
-            run.measure_again(disturbed, f"{again + 1} of {rules.tries}", shown, late)
     made = run.machine(finished=True)
     run.kept.finish(made)
     return made
