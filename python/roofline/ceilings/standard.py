@@ -174,10 +174,19 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings, 
     )
 
 
+def _parts_s(timed: KernelTime) -> float:
+    return timed.launch_s + timed.memory_s + timed.rest_s
+
+
 def averaged(one: KernelTime, other: KernelTime) -> KernelTime:
-    """Two timings of one problem as one: the undisturbed one, else the samples of both beside the mean of their parts."""
+    """Two timings of one problem as one: the undisturbed one, else the samples of both beside the mean of their parts.
+
+    The later one where the roofs moved between them: `KernelTime.time_s`, a quartile, would be of the faster one alone.
+    """
     if one.status != other.status:
         return one if one.status == "ok" else other
+    if abs(_parts_s(one) / _parts_s(other) - 1) > MOVED:
+        return other
 
     def mean(a: float, b: float) -> float:
         return _rounded((a + b) / 2)
