@@ -226,6 +226,9 @@ class Command:
     def out(self, arguments: Sequence[str], *, code: int = 0) -> str:
         return self._ran(arguments, code)[0]
 
+    def json(self, arguments: Sequence[str], *, code: int = 0) -> Any:
+        return json.loads(self.out([*arguments, "--json"], code=code))
+
     def refused(self, arguments: Sequence[str], *, code: int = 2) -> str:
         """The error: one line, and nothing on stdout."""
         self.capsys.readouterr()

@@ -255,7 +255,7 @@ def test_json_fits_its_schema(cli: Any, tmp_path: Path, schema: Any) -> None:
         ["Llama-3-8B", "--phase", "training", "--seq-q", "64"],
         ["Llama-3-8B", *here],
     ):
-        found = json.loads(cli.out(["census", *more, "--json"]))
+        found = cli.json(["census", *more])
         check.validate(found)
     norms = [k for p in found["phases"] for k in p["kernels"] if k["measured"]]
     assert {k["name"] for k in norms} == {"norm"}
@@ -289,10 +289,10 @@ def test_table(cli: Any) -> None:
 
 
 def test_fields_of_several_phases(cli: Any) -> None:
-    found = json.loads(cli.out(["census", "7B", "--seq-q", "100", "--seq-kv", "300", "--json"]))
+    found = cli.json(["census", "7B", "--seq-q", "100", "--seq-kv", "300"])
     prefill, decode = (each["phase"] for each in found["phases"])
     assert (prefill["seq_q"], prefill["seq_kv"], decode["seq_q"], decode["seq_kv"]) == (100, 100, 1, 300)
-    (alone,) = json.loads(cli.out(["census", "7B", "--phase", "prefill", "--seq-q", "100", "--seq-kv", "300", "--json"]))["phases"]
+    (alone,) = cli.json(["census", "7B", "--phase", "prefill", "--seq-q", "100", "--seq-kv", "300"])["phases"]
     assert (alone["phase"]["seq_q"], alone["phase"]["seq_kv"]) == (100, 300)
 
 

@@ -165,7 +165,7 @@ def test_bad_input() -> None:
 def test_the_command(cli: Any, schema: Any) -> None:
     check = schema("cheat_sheet")
     given = ["cheat-sheet", "Llama-3-8B", "--machine", "H200 SXM", "--batch", "1,16", "--seq-kv", "4096", "--kv", "fp8_e4m3"]
-    found = json.loads(cli.out([*given, "--json", "--tp", "2"]))
+    found = cli.json([*given, "--tp", "2"])
     check.validate(found)
     ours = cheat_sheet(Machine.from_datasheet("H200 SXM"), "Llama-3-8B", kv="fp8_e4m3", batch=[1, 16], seq_kv=4096, tp=2)
     assert found == json.loads(json.dumps(ours.to_dict()))

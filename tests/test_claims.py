@@ -135,7 +135,7 @@ def test_unknown_names() -> None:
 
 def test_json_fits_its_schema(cli: Any, schema: Any, closed: Any) -> None:
     check = schema("claims")
-    written = json.loads(cli.out(["claims", "--json"]))
+    written = cli.json(["claims"])
     assert written == json.loads(json.dumps(to_dict(list_claims())))
     closed(check, written, written, written["claims"][0])
 

@@ -189,9 +189,7 @@ def test_a_module_that_does_not_load_is_code_3(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_is_not_there_is_code_3_and_a_result(cli: Any, ceilings: str) -> None:
-    record = json.loads(
-        cli.out(["run", "convert", "--elements", "8", "--dtype", "int8", "--json", "--machine", ceilings, *FAST], code=3)
-    )
+    record = cli.json(["run", "convert", "--elements", "8", "--dtype", "int8", "--machine", ceilings, *FAST], code=3)
     assert record["status"] == "unsupported"
     assert record["reason"]
 
@@ -199,7 +197,7 @@ def test_a_kernel_that_is_not_there_is_code_3_and_a_result(cli: Any, ceilings: s
 def test_devices_version_and_doctor(cli: Any) -> None:
     for flags in (["--list-devices"], ["run", "--list-devices"], ["run", "relu", "--list-devices"]):
         assert "cpu" in cli.out(flags)
-        assert json.loads(cli.out([*flags, "--json"]))[0]["name"] == "cpu"
+        assert cli.json(flags)[0]["name"] == "cpu"
     assert cli.out(["--version"]).startswith("roofline ")
     out = cli.out(["doctor"])
     assert "compiled module" in out
@@ -216,7 +214,7 @@ def test_run_prints_a_table_or_json(capsys: pytest.CaptureFixture[str], cli: Any
     captured = capsys.readouterr()
     assert "rows=16 columns=64 fp32" in captured.out
     assert captured.err == ""
-    record = json.loads(cli.out([*problem, "--json"]))
+    record = cli.json(problem)
     assert record["problem"]["rows"] == 16
     assert record["samples_s"]
     assert len(Results.load(out)) == 1
@@ -287,7 +285,7 @@ def test_sweep_takes_lists_and_explain_reads_its_file(cli: Any, ceilings: str, t
         text = cli.out(["explain", out, chosen, "--machine", ceilings])
         assert "attention tiled: heads=1 seq_len=8" in text
         assert "Ceilings of Example CPU" in text
-    assert json.loads(cli.out(["explain", out, "4", "--json"]))["measurement"]["key"] == found[3].key
+    assert cli.json(["explain", out, "4"])["measurement"]["key"] == found[3].key
     for absent in ("0", "9", "zzz"):
         assert "has no point" in cli.refused(["explain", out, absent])
 
@@ -497,7 +495,7 @@ def test_plot_draws_from_saved_files(ceilings: str, tmp_path: Path, capsys: pyte
     assert main(["plot", ceilings, "-o", str(tmp_path / "one.svg")]) == 0
     assert (tmp_path / "one.svg").read_text().startswith("<?xml")
     capsys.readouterr()
-    assert any(record["element"] == "memory_roof" for record in json.loads(cli.out(["plot", ceilings, "--json"])))
+    assert any(record["element"] == "memory_roof" for record in cli.json(["plot", ceilings]))
     assert "cannot write a .pdf file" in cli.refused(["plot", ceilings, "-o", str(tmp_path / "one.pdf")])
 
 

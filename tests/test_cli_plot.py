@@ -76,7 +76,7 @@ def test_the_command_draws_what_the_function_does(
     stem = arguments[0].replace("-", "_")
     assert sorted(f.name for f in (tmp_path / "out").iterdir()) == [f"{stem}.csv", f"{stem}.png", f"{stem}.svg"]
     assert capsys.readouterr().out.count("wrote ") == 3
-    records = json.loads(cli.out(["plot", *arguments, "--json"]))
+    records = cli.json(["plot", *arguments])
     with open(tmp_path / "out" / f"{stem}.csv", newline="", encoding="utf-8") as file:
         assert len(list(csv.DictReader(file))) == len(records) > 2
 
@@ -87,7 +87,7 @@ def test_flags_are_keywords(cli: Any) -> None:
     wanted = plot.decode_heatmap.panels("H100 SXM", "Llama-3-8B", utilisation="0.8", counting="weights_and_kv", launch_s=2e-6,
                                         weights="fp8_e4m3", batch=[1, 2, 4, 8], seq_kv=[1024, 8192])  # fmt: skip
     for quantity, panels in (([], wanted), (["--quantity", "flops_per_byte"], wanted[:1])):
-        found = json.loads(cli.out(["plot", "decode-heatmap", "Llama-3-8B", *H100, *flags, *sizes, *quantity, "--json"]))
+        found = cli.json(["plot", "decode-heatmap", "Llama-3-8B", *H100, *flags, *sizes, *quantity])
         assert found == json.loads(json.dumps(joined(panels)))
 
 
@@ -101,7 +101,7 @@ def test_a_report_draws_all_that_it_holds(saved: Path, tmp_path: Path, capsys: p
     assert main(["plot", "predicted-measured", str(saved), "-o", str(tmp_path / "p.png"), "--quiet"]) == 0
     assert main(["plot", "sweep-lines", str(saved), "--machine", str(saved), "--x", "rows", "-o", str(tmp_path / "s.svg")]) == 0
     capsys.readouterr()
-    assert json.loads(cli.out(["plot", "latency", str(saved), "--json"])) == json.loads(json.dumps(plot.latency.data(saved)))
+    assert cli.json(["plot", "latency", str(saved)]) == json.loads(json.dumps(plot.latency.data(saved)))
 
 
 @pytest.mark.parametrize(

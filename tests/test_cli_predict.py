@@ -10,17 +10,12 @@ from example import CONFIGS
 from roofline.machine import Machine
 
 
-def predicted(cli: Any, *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(cli.out(["predict", *arguments, "--json"]))
-    return found
-
-
 def test_llama_on_h100(cli: Any) -> None:
     """The numbers that everyone works out by hand: 4.247 ms without and 4.561 ms with the head."""
     given = ["Llama-3-8B", "--machine", "H100", "--phase", "decode", "--batch", "1", "--seq-kv", "2048"]
-    rough = predicted(cli, *given, "--counting", "weights-and-kv", "--no-lm-head")
-    assert f"{rough['tpot_s'] * 1e3:.3f}" == "4.247"
-    assert f"{predicted(cli, *given, '--counting', 'weights-and-kv')['tpot_s'] * 1e3:.3f}" == "4.561"
+    for head, tpot_ms in ((["--no-lm-head"], "4.247"), ([], "4.561")):
+        rough = cli.json(["predict", *given, "--counting", "weights-and-kv", *head])
+        assert f"{rough['tpot_s'] * 1e3:.3f}" == tpot_ms
     out = cli.out(["predict", *given])
     for said in ("TPOT", "lm_head", "Counted:", "HBM read 3.35 TB/s", "the largest batch that fits is", "not sharded", "bound by"):
         assert said in out
@@ -29,26 +24,31 @@ def test_llama_on_h100(cli: Any) -> None:
 
 def test_json_fits_its_schema(cli: Any, schema: Any) -> None:
     check = schema("prediction")
-    for more in (
-        ["--phase", "prefill", "--seq-len", "300", "--chunk", "128", "--advice", "--against", "H200"],
-        "--phase decode --seq-q 4 --accepted 2.5 --tp 2 --overhead 50us --launch 2us --link-latency 10us".split(),
-        ["--phase", "mixed", "--batch", "8", "--kv", "fp8_e4m3", "--weights", "int8", "--activations", "int8"],
-        ["--phase", "training", "--seq-q", "64", "--recompute", "full", "--ignore-memory", "--no-master"],
+    for arguments in (
+        "Llama-3-8B --machine H100 --phase prefill --seq-len 300 --chunk 128 --advice --against H200",
+        "Llama-3-8B --machine H100 --phase decode --seq-q 4 --accepted 2.5 --tp 2 --overhead 50us --launch 2us --link-latency 10us",
+        "Llama-3-8B --machine H100 --phase mixed --batch 8 --kv fp8_e4m3 --weights int8 --activations int8",
+        "Llama-3-8B --machine H100 --phase training --seq-q 64 --recompute full --ignore-memory --no-master",
+        "Llama-3-8B --machine GB200 --quantization nvfp4",
+        "Llama-3-8B,Llama-3-70B --machine H100",
+        "gemm --M 1,512 --machine H100 --utilisation 0.8",
+        "softmax --machine 2TB/s,bf16=500TFLOP/s,fp32=50TFLOP/s,memory=80GB,link=450GB/s,launch=2us",
+        "embedding --machine H100",
+        "DeepSeek-V3 --machine H200 --ep 16 --batch 256 --advice",
     ):
-        check.validate(predicted(cli, "Llama-3-8B", "--machine", "H100", *more))
-    spread = predicted(cli, "DeepSeek-V3", "--machine", "H200", "--ep", "16", "--batch", "256", "--advice")
-    check.validate(spread)
-    assert (spread["options"]["ep"], spread["phase"]["batch"]) == (16, 256)
+        found = cli.json(["predict", *arguments.split()])
+        check.validate(found)
+    assert (found["options"]["ep"], found["phase"]["batch"]) == (16, 256)
 
 
 def test_config_and_machine_files(tmp_path: Path, cli: Any) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIGS["Llama-3-8B"]))
     machine = Machine.from_datasheet("H100 SXM")
     machine.save(tmp_path / "machine.json")
-    by_name = predicted(cli, "Llama-3-8B", "--machine", "H100")
+    by_name = cli.json(["predict", "Llama-3-8B", "--machine", "H100"])
     for config in (tmp_path, tmp_path / "config.json"):
         for where in (tmp_path, tmp_path / "machine.json"):
-            assert predicted(cli, str(config), "--machine", str(where))["time_s"] == by_name["time_s"]
+            assert cli.json(["predict", str(config), "--machine", str(where)])["time_s"] == by_name["time_s"]
 
 
 def test_dtypes_each(cli: Any) -> None:
@@ -56,7 +56,7 @@ def test_dtypes_each(cli: Any) -> None:
     given = ["Llama-3-8B", "--machine", "H100", "--batch", "4"]
 
     def moved(*more: str) -> tuple[int, int]:
-        parts = predicted(cli, *given, *more)["parts"]
+        parts = cli.json(["predict", *given, *more])["parts"]
         return sum(p["weights_bytes"] for p in parts if p["name"] != "lm_head"), sum(p["cached_bytes"] for p in parts)
 
     weights, cache = moved()
@@ -64,7 +64,7 @@ def test_dtypes_each(cli: Any) -> None:
     assert moved("--weights", "int4") == (weights * 4.125 / 16, cache)
     assert moved("--kv", "fp8_e4m3") == (weights, cache // 2)
     assert moved("--dtype", "fp32") == (2 * weights, 2 * cache)
-    problems = predicted(cli, *given, "--weights", "int8", "--activations", "int8")["parts"]
+    problems = cli.json(["predict", *given, "--weights", "int8", "--activations", "int8"])["parts"]
     assert {p["problem"]["dtype"] for p in problems if p["name"] in ("down", "q, k and v")} == {"int8"}
 
 

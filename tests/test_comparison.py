@@ -529,7 +529,7 @@ def test_the_command(saved: Path, cli: Any) -> None:
     shown = cli.out(["compare", a, b])
     for words in ("DRAM read, 2 threads", "faster", "no significant change", "rows with 95 % intervals"):
         assert words in shown
-    assert json.loads(cli.out(["compare", a, b, "--json"])) == json.loads(json.dumps(compare(a, b).to_dict()))
+    assert cli.json(["compare", a, b]) == json.loads(json.dumps(compare(a, b).to_dict()))
 
 
 @pytest.mark.parametrize("suffix", [".json", ".csv", ".md"])

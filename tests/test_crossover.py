@@ -1,6 +1,5 @@
 """The batch from which a problem is compute-bound: worked by hand, on the command line, and refused where there is none."""
 
-import json
 from typing import Any
 
 import pytest
@@ -59,6 +58,6 @@ def test_a_line_for_each_machine_and_dtype(cli: Any) -> None:
     shown = cli.out(["crossover", "ffn", "--machine", "A100,H100", "--d-model", "4096", "--d-ff", "16384"]).splitlines()
     assert shown[0] == "ffn, seq_q 1, d_model 4096, d_ff 16384, activation gelu: compute-bound from which batch?"
     assert [line.split()[5] for line in shown if "A100" in line and "bf16" in line] == ["155"]
-    found = json.loads(cli.out(["crossover", "ffn", "--machine", "A100,H100", "--dtype", "bf16", "--json"]))["crossings"]
+    found = cli.json(["crossover", "ffn", "--machine", "A100,H100", "--dtype", "bf16"])["crossings"]
     assert [(row["machine"], row["dtype"]) for row in found] == [("NVIDIA A100 SXM 80GB", "bf16"), ("NVIDIA H100 SXM", "bf16")]
     assert found[0]["batch"] == crossover(Machine.from_datasheet("A100"), Ffn(seq_q=1, dtype="bf16")).batch

@@ -380,6 +380,6 @@ def test_the_command_prints_what_was_found(zen5: None, tmp_path: Path, monkeypat
         "47.0 → 94.0 (2.00×)",
     ):
         assert expected in shown
-    (run,) = json.loads(cli.out(["doctor", "--libraries", "--quick", "--no-cure", "--json"]))["runs"]
+    (run,) = cli.json(["doctor", "--libraries", "--quick", "--no-cure"])["runs"]
     assert run["cure"]["reason"] == "not tried"
     assert main(["doctor", "--no-cure"]) == 2

@@ -496,7 +496,7 @@ test_numbers_as_vendors_state_them = gives(
 
 
 def test_json(cli: Any, schema: Any) -> None:
-    listed = json.loads(cli.out(["hardware", "--json"]))
+    listed = cli.json(["hardware"])
     assert {item["id"] for item in listed["devices"]} == set(SHEETS)
     check = schema("hardware")
     check.validate(listed)
@@ -504,7 +504,7 @@ def test_json(cli: Any, schema: Any) -> None:
     broken = copy.deepcopy(listed)
     del broken["devices"][0]["memory_bytes_per_s"]["source"]
     assert not check.is_valid(broken)
-    (found,) = json.loads(cli.out(["hardware", "H200", "--json"]))["devices"]
+    (found,) = cli.json(["hardware", "H200"])["devices"]
     assert found["memory_bytes_per_s"]["value"] == 4800e9 and found["memory_bytes_per_s"]["verified"]
     assert next(p for p in found["dense_flops_per_s"] if (p["dtype"], p["unit"]) == ("bf16", "tensor")).items()
 

@@ -348,7 +348,7 @@ def test_points_without_flops_are_drawn_without_complaint() -> None:
 def test_results_and_json_fit_their_schemas(cli: Any, schema: Any, closed: Any) -> None:
     check, line, whole = map(schema, ("import", "results", "machine"))
     for path in (METRICS, RAW, REDUCE):
-        written = json.loads(cli.out(["import", str(path), "--json"]))
+        written = cli.json(["import", str(path)])
         closed(check, written, written)
         for measurement in written["measurements"]:
             line.validate(measurement)

@@ -85,7 +85,7 @@ def test_axes_take_them_in() -> None:
 def test_the_command_line_takes_a_file(tmp_path: Path, cli: Any) -> None:
     (tmp_path / "mine.csv").write_text("name,flops_per_byte,flops_per_s\nmine,8,4e12\n")
     command = ["plot", "roofline", "--machine", "H100 SXM", "--points", str(tmp_path / "mine.csv")]
-    record = next(r for r in json.loads(cli.out([*command, "--json"])) if r["element"] == "point")
+    record = next(r for r in cli.json(command) if r["element"] == "point")
     assert record["label"] == "mine" and record["share_of_ceiling"] == pytest.approx(4e12 / (8 * 3.35e12))
     assert main([*command, "-o", str(tmp_path / "out"), "--title", "Mine"]) == 0
     assert (tmp_path / "out" / "roofline.svg").exists()

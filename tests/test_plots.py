@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import inspect
 import itertools
-import json
 import math
 import re
 import sys
@@ -462,7 +461,7 @@ def test_a_picture_is_one_file_and_one_line(tmp_path: Path, monkeypatch: pytest.
     module = types.ModuleType("powers")
     exec(compile(NEW, "powers.py", "exec"), module.__dict__)
     monkeypatch.setitem(PICTURES, "powers", module.powers)  # type: ignore[arg-type]
-    records = json.loads(cli.out(["plot", "powers", "--base", "3", "--json"]))
+    records = cli.json(["plot", "powers", "--base", "3"])
     assert [r["power"] for r in records if r["element"] == "row"] == [3, 9, 27, 81]
     assert main(["plot", "powers", "--most", "2", "-o", str(tmp_path)]) == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["powers.csv", "powers.png", "powers.svg"]

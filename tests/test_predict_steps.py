@@ -1,6 +1,5 @@
 """Many decode steps at once: each is what `predict` says of it alone, and thousands take no longer than a few."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from example import bandwidth, fma, gemm, launch
 from tables import refused
 
 from roofline import Machine
-from roofline.cli import main
 from roofline.machine import Ceiling
 from roofline.questions import predict
 from roofline.transformer import Decode, TransformerConfig, predict_steps, preset, ridge_batch
@@ -100,16 +98,15 @@ def test_large_sums_do_not_overflow() -> None:
     assert found.fits.tolist() == [True, False]
 
 
-def test_a_heat_map_of_many_points_is_quick(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_heat_map_of_many_points_is_quick(cli: Any) -> None:
     """64 x 64 points took 30 s of CPU one by one."""
     sizes = ",".join(map(str, range(1, 65)))
-    command = ["plot", "decode-heatmap", "Llama-3-8B", "--machine", "H100 SXM", "--json", "--batch"]
-    main([*command, "1", "--seq-kv", "2"])  # imports
-    capsys.readouterr()
+    command = ["plot", "decode-heatmap", "Llama-3-8B", "--machine", "H100 SXM", "--batch"]
+    cli.json([*command, "1", "--seq-kv", "2"])  # imports
     begun = time.process_time()
-    assert main([*command, sizes, "--seq-kv", sizes]) == 0
+    records = cli.json([*command, sizes, "--seq-kv", sizes])
     assert time.process_time() - begun < 6
-    cells = [record for record in json.loads(capsys.readouterr().out) if record["element"] == "cell"]
+    cells = [record for record in records if record["element"] == "cell"]
     assert len(cells) == 4 * 64 * 64
 
 

@@ -46,7 +46,7 @@ def test_the_flag_is_the_checkpoint(tmp_path: Path, cli: Any) -> None:
     found: list[dict[str, Any]] = []
     flag = ["Llama-3-70B", "--weights", "nvfp4"]
     for given in ([str(tmp_path)], flag, [*flag, "--activations", "nvfp4"]):
-        found.append(json.loads(cli.out(["predict", *given, "--machine", "GB200", "--batch", "32", "--seq-kv", "8192", "--json"])))
+        found.append(cli.json(["predict", *given, "--machine", "GB200", "--batch", "32", "--seq-kv", "8192"]))
     assert len({each["memory"]["parts"]["weights"] for each in found}) == 1
     head = 2 * 2 * 128256 * 8192  # embedding and head stay in bf16
     numbers = 80 * (8192 * (64 + 16) * 128 + 64 * 128 * 8192 + 3 * 8192 * 28672)

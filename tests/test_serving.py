@@ -1,7 +1,6 @@
 """Serving: latency, throughput and cost of requests, against sums of single phases and hand-worked prices."""
 
 import dataclasses
-import json
 from typing import Any
 
 import pytest
@@ -100,10 +99,10 @@ def test_a_price_belongs_to_serving() -> None:
 def test_the_command_line(cli: Any, schema: Any) -> None:
     check = schema("prediction")
     command = ["predict", "Llama-3-8B", "--machine", "H100", "--phase", "serving", "--input-len", "1k", "--output-len", "128"]
-    told = json.loads(cli.out([*command, "--concurrency", "8", "--price-per-hour", "2", "--json"]))
+    told = cli.json([*command, "--concurrency", "8", "--price-per-hour", "2"])
     check.validate(told)
     assert told["cost_per_million_output_tokens"] == pytest.approx(2 / 3600 / told["output_tokens_per_s"] * 1e6)
-    check.validate(json.loads(cli.out([*command, "--concurrency", "1,8", "--json"])))
+    check.validate(cli.json([*command, "--concurrency", "1,8"]))
     shown = cli.out(command)
     assert "serving: 1 requests at a time, 1024 tokens in, 128 out" in shown and "TTFT" in shown and "Assumed:" in shown
 
