@@ -11,7 +11,7 @@ from roofline.census import census_of
 from roofline.errors import Error
 from roofline.machine import Machine
 from roofline.questions import predict
-from roofline.transformer import PRESETS, Decode, Quantization, TransformerConfig, advise, from_hugging_face, preset, weights_bytes
+from roofline.transformer import PRESETS, Decode, Quantization, TransformerConfig, advise, preset, weights_bytes
 
 # One E4M3 per 16 numbers; one E8M0 per 32 (OCP Microscaling 1.0); one 16-bit number per 128. One number per tensor is no byte each.
 BITS = {"nvfp4": 4 + 8 / 16, "mxfp4": 4 + 8 / 32, "int4": 4 + 16 / 128, "fp8_e4m3": 8, "fp8_e5m2": 8, "int8": 8}
@@ -90,21 +90,3 @@ def test_scales_that_are_given_stay() -> None:
         TransformerConfig(layers=1, d_model=64, heads=4, d_ff=64, vocabulary=100, weights="nvfp4")
     with pytest.raises(Error, match="unknown dtype"):
         preset("7B").replace(weights="int3")
-
-
-@pytest.mark.parametrize(
-    ("weights", "dtype", "bits"),
-    [
-        ({"num_bits": 4, "type": "float", "strategy": "tensor_group"}, "nvfp4", 4.5),
-        ({"num_bits": 4, "type": "float", "group_size": 16}, "nvfp4", 4.5),
-        ({"num_bits": 4, "type": "float", "group_size": 32}, "mxfp4", 4.25),
-        ({"num_bits": 8, "type": "float"}, "fp8_e4m3", 8.0),
-        ({"num_bits": 4, "type": "int", "group_size": 128}, "int4", 4.125),
-        ({"num_bits": 4, "type": "int", "strategy": "channel"}, "int4", 4.0),  # one per column
-    ],
-)
-def test_compressed_tensors(weights: dict[str, Any], dtype: str, bits: float) -> None:
-    stated = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": weights}}}
-    found = from_hugging_face({**CONFIGS["Llama-3-70B"], "quantization_config": stated}).quantization
-    assert found is not None
-    assert (found.weights, found.bits) == (dtype, bits)

@@ -163,7 +163,8 @@ def test_active_parameters_are_those_of_the_name() -> None:
         ("microsoft/Phi-3.5-mini-instruct", "Phi-3.5-mini"), ("deepseek-ai/DeepSeek-R1", "DeepSeek-V3"),
         ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "Llama-3.3-70B"), ("tiiuae/Falcon3-7B-Base", "Falcon3-7B"),
         ("deepseek-ai/DeepSeek-V2-Lite-Chat", "DeepSeek-V2-Lite"), ("meta-llama/Llama-2-7b-chat-hf", "Llama-2-7B"),
-        ("mistralai/Mistral-Large-Instruct-2411", "Mistral-Large-2411"),
+        ("mistralai/Mistral-Large-Instruct-2411", "Mistral-Large-2411"), ("llama3 8b", "Llama-3-8B"),
+        ("meta-llama/Meta-Llama-3-8B", "Llama-3-8B"), ("meta-llama/Meta-Llama-3-8B-Instruct", "Llama-3-8B"),
     ],
 )  # fmt: skip
 def test_names_of_the_hub(hub: str, name: str) -> None:
@@ -231,28 +232,34 @@ def llama(**changes: Any) -> dict[str, Any]:
     return {key: value for key, value in (CONFIGS["Llama-3-8B"] | changes).items() if value is not ...}
 
 
+def compressed(weights: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": weights, **more}}}
+
+
 @pytest.mark.parametrize(
-    ("given", "bits", "activations"),
+    ("given", "weights", "bits", "activations"),
     [
-        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, 4 + 20 / 128, ""),
-        ({"quant_method": "awq", "w_bit": 4, "q_group_size": 64}, 4 + 20 / 64, ""),
-        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 8, ""),
-        ({"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}, 8 + 32 / 16384, "fp8_e4m3"),
-        ({"quant_method": "fp8"}, 8, "fp8_e4m3"),
-        ({"quant_method": "mxfp4"}, 4.25, ""),
-        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}, 4.5, "nvfp4"),
-        (
-            {"quant_method": "compressed-tensors", "config_groups": {
-                "group_0": {"weights": {"num_bits": 8, "type": "int", "strategy": "channel"},
-                            "input_activations": {"num_bits": 8, "type": "int"}}}},
-            8, "int8",
-        ),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "int4", 4 + 20 / 128, ""),
+        ({"quant_method": "awq", "w_bit": 4, "q_group_size": 64}, "int4", 4 + 20 / 64, ""),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, "int8", 8, ""),
+        ({"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}, "fp8_e4m3", 8 + 32 / 16384, "fp8_e4m3"),
+        ({"quant_method": "fp8"}, "fp8_e4m3", 8, "fp8_e4m3"),
+        ({"quant_method": "mxfp4"}, "mxfp4", 4.25, ""),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}, "nvfp4", 4.5, "nvfp4"),
+        (compressed({"num_bits": 8, "type": "int", "strategy": "channel"}, input_activations={"num_bits": 8, "type": "int"}),
+         "int8", 8, "int8"),
+        (compressed({"num_bits": 4, "type": "float", "strategy": "tensor_group"}), "nvfp4", 4.5, ""),
+        (compressed({"num_bits": 4, "type": "float", "group_size": 16}), "nvfp4", 4.5, ""),
+        (compressed({"num_bits": 4, "type": "float", "group_size": 32}), "mxfp4", 4.25, ""),
+        (compressed({"num_bits": 8, "type": "float"}), "fp8_e4m3", 8, ""),
+        (compressed({"num_bits": 4, "type": "int", "group_size": 128}), "int4", 4.125, ""),
+        (compressed({"num_bits": 4, "type": "int", "strategy": "channel"}), "int4", 4, ""),  # one per column
     ],
 )  # fmt: skip
-def test_quantization(given: dict[str, Any], bits: float, activations: str) -> None:
+def test_quantization(given: dict[str, Any], weights: str, bits: float, activations: str) -> None:
     found = from_hugging_face(llama(quantization_config=given)).quantization
     assert found is not None
-    assert (found.bits, found.activations) == (bits, activations)
+    assert (found.weights, found.bits, found.activations) == (weights, bits, activations)
 
 
 NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}

@@ -134,11 +134,6 @@ def test_phases_in_words() -> None:
     assert phase_of(Decode(batch=4), {"batch": 8}) == Decode(batch=8)
 
 
-@pytest.mark.parametrize("name", ["Llama-3-8B", "llama3 8b", "meta-llama/Meta-Llama-3-8B", "meta-llama/Meta-Llama-3-8B-Instruct"])
-def test_models_by_the_names_of_the_hub(name: str) -> None:
-    assert preset(name) is preset("Llama-3-8B")
-
-
 def test_quantization_by_one_argument() -> None:
     """A scheme by name is the Quantization it stands for; its scales count: 4.5 bits of nvfp4, 4.125 of int4 in groups of 128."""
     fp8 = model_of("Llama-3-8B", quantization="fp8").quantization
