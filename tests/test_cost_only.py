@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from example import bandwidth, fma
 from tables import refused
 
 from roofline.errors import Error, Unsupported
-from roofline.machine import Ceiling, Machine
+from roofline.machine import Machine
 from roofline.operators import (
     Adam,
     AllGather,
@@ -242,13 +241,8 @@ def test_adam_against_its_paper() -> None:
 # -- links --------------------------------------------------------------------------------------------------------------------
 
 
-def on_links(*more: Ceiling) -> Machine:
-    compute = fma(1e15, "bf16", accumulator="fp32", threads=0, source="datasheet")
-    memory = bandwidth(3e12, "copy", threads=0, source="datasheet")
-    return Machine(name="Example GPU", device="cuda:0", ceilings=(memory, compute, *more))
-
-
-LINK = Ceiling(probe="link", samples=(450e9,), source="datasheet")
+ALONE = Machine.from_peaks("Example GPU", 3e12, bf16=1e15)
+LINKED = Machine.from_peaks("Example GPU", 3e12, bf16=1e15, link_bytes_per_s=450e9)
 
 
 def test_collectives_over_links() -> None:
@@ -259,15 +253,15 @@ def test_collectives_over_links() -> None:
         assert whole == 2 * (ranks - 1) * size // ranks
         assert AllGather(ranks=ranks).link_bytes() + ReduceScatter(ranks=ranks).link_bytes() == whole
     assert all(problem.link_bytes() == 0 for problem in (Attention(), Rope(), Ffn()))
-    found = predict(on_links(LINK), AllReduce(ranks=8))
+    found = predict(LINKED, AllReduce(ranks=8))
     assert found.bound == "link" and found.roof_s == pytest.approx(2 * 7 / 8 * size / 450e9)
     assert found.terms["DRAM"] == pytest.approx(2 * size / 3e12)
     assert found.parts["link"] == found.terms["link"] == found.time_s  # a datasheet's roofs overlap perfectly
     assert found.roofs.labels["link"] == "link 450 GB/s"
-    assert "link" not in predict(on_links(LINK), Rope()).terms
+    assert "link" not in predict(LINKED, Rope()).terms
     with pytest.raises(Error, match="Example GPU: no link to other GPUs is known; give its rate"):
-        predict(on_links(), AllReduce())
-    assert predict(on_links(), AllReduce(ranks=1)).bound == "DRAM"
+        predict(ALONE, AllReduce())
+    assert predict(ALONE, AllReduce(ranks=1)).bound == "DRAM"
 
 
 def test_a_datasheet_states_both_directions_of_a_link() -> None:
@@ -277,15 +271,10 @@ def test_a_datasheet_states_both_directions_of_a_link() -> None:
 
 
 def test_a_link_is_no_memory_level() -> None:
-    machine = on_links(LINK)
-    assert machine.levels() == ("DRAM",)
-    assert machine.sanity() == []
-    assert Machine.from_dict(machine.to_dict()) == machine
-    assert "link" in text_of(machine)
-
-
-def text_of(machine: Machine) -> str:
-    return machine._repr_html_()
+    assert LINKED.levels() == ("DRAM",)
+    assert LINKED.sanity() == []
+    assert Machine.from_dict(LINKED.to_dict()) == LINKED
+    assert "link" in LINKED._repr_html_()
 
 
 # -- bad input and no kernels -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from tables import refused
 
 from roofline.errors import Error
-from roofline.machine import Ceiling, Machine
+from roofline.machine import Machine
 from roofline.questions import predict
 from roofline.transformer import (
     Decode,
@@ -29,19 +29,12 @@ from roofline.transformer import (
 LLAMA = preset("Llama-3-8B")
 
 
-def on_paper(*, bandwidth: float = 1e12, compute: float = 100e12, launch_s: float = 0.0, **facts: Any) -> Machine:
+def on_paper(*, bandwidth: float = 1e12, compute: float = 100e12, **more: Any) -> Machine:
     """A machine of round numbers, in bf16."""
-    latency = (Ceiling(probe="launch", samples=(launch_s,), source="datasheet"),) if launch_s else ()
-    return Machine(
-        name="paper",
-        facts=facts,
-        ceilings=(
-            Ceiling(probe="stream", level="DRAM", access="read", variant="plain", samples=(bandwidth,), source="datasheet"),
-            Ceiling(probe="mma", dtype="bf16", accumulator="fp32", unit="tensor", samples=(compute,), source="datasheet"),
-            Ceiling(probe="fma", dtype="fp32", accumulator="fp32", samples=(compute / 10,), source="datasheet"),
-            *latency,
-        ),
-    )
+    return Machine.from_peaks("paper", bandwidth, bf16=compute, fp32=compute / 10, **more)
+
+
+WITH_FP8 = on_paper(fp8_e4m3=200e12)
 
 
 def h100() -> Machine:
@@ -118,7 +111,7 @@ def test_utilisation_factors_of_tutorials(batch: int) -> None:
         utilisation={"compute": 0.7, "bandwidth": 0.8},
     )  # fmt: skip
     assert found.time_s + tutorial_activations(batch) / (0.8 * 3.35e12) == pytest.approx(DECODE_7B[batch]["time_s"], rel=1e-12)
-    assert found.ceilings == ("DRAM read 3.35 TB/s × 0.8", "bf16→fp32 tensor 990 TFLOP/s × 0.7")
+    assert found.ceilings == ("DRAM read 3.35 TB/s × 0.8", "bf16→fp32 990 TFLOP/s × 0.7")
 
 
 # -- what it is made of -------------------------------------------------------------------------------------------------------
@@ -260,7 +253,7 @@ NAMES = st.sampled_from(["7B", "Llama-3-8B", "Qwen3-30B-A3B", "DeepSeek-V3", "GP
 @given(name=NAMES, batch=st.integers(1, 300), seq_kv=st.integers(1, 30000), more=st.integers(1, 100))
 def test_time_grows_with_batch_and_length(name: str, batch: int, seq_kv: int, more: int) -> None:
     def time_s(batch: int, seq_kv: int) -> float:
-        return predict(on_paper_of_all(), preset(name), Decode(batch=batch, seq_kv=seq_kv)).time_s
+        return predict(WITH_FP8, preset(name), Decode(batch=batch, seq_kv=seq_kv)).time_s
 
     first = time_s(batch, seq_kv)
     assert time_s(batch + more, seq_kv) > first
@@ -268,30 +261,23 @@ def test_time_grows_with_batch_and_length(name: str, batch: int, seq_kv: int, mo
     assert time_s(batch, seq_kv + more) > first
 
 
-def on_paper_of_all() -> Machine:
-    machine = on_paper()
-    fp8 = Ceiling(probe="mma", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(200e12,), source="datasheet")
-    return dataclasses.replace(machine, ceilings=(*machine.ceilings, fp8))
-
-
 @settings(max_examples=25)
 @given(name=NAMES, seq_q=st.integers(1, 3000), more=st.integers(1, 500), tp=st.sampled_from([2, 4, 8]))
 def test_ranks_never_slow_a_part(name: str, seq_q: int, more: int, tp: int) -> None:
-    machine = on_paper_of_all()
-    whole = predict(machine, preset(name), Prefill(seq_q=seq_q))
-    part = predict(machine, preset(name), Prefill(seq_q=seq_q), tp=tp, link_bytes_per_s=1e11)
+    whole = predict(WITH_FP8, preset(name), Prefill(seq_q=seq_q))
+    part = predict(WITH_FP8, preset(name), Prefill(seq_q=seq_q), tp=tp, link_bytes_per_s=1e11)
     own = [p for p in part.parts if p.call.group != "communication"]
     assert [p.call.name for p in own] == [p.call.name for p in whole.parts]
     for one, other in zip(whole.parts, own, strict=True):
         assert other.time_s <= one.time_s * (1 + 1e-9)
-    longer = predict(machine, preset(name), Prefill(seq_q=seq_q + more))
+    longer = predict(WITH_FP8, preset(name), Prefill(seq_q=seq_q + more))
     assert longer.time_s > whole.time_s
 
 
 @settings(max_examples=25)
 @given(name=NAMES, compute=st.floats(0.05, 1), bandwidth=st.floats(0.05, 1), batch=st.integers(1, 500))
 def test_lower_utilisation_is_slower(name: str, compute: float, bandwidth: float, batch: int) -> None:
-    machine, phase = on_paper_of_all(), Decode(batch=batch)
+    machine, phase = WITH_FP8, Decode(batch=batch)
     best = predict(machine, preset(name), phase).time_s
     given = predict(machine, preset(name), phase, utilisation={"compute": compute, "bandwidth": bandwidth}).time_s
     assert best <= given * (1 + 1e-9)
@@ -399,7 +385,7 @@ def test_advice_leaves_out_what_cannot_be() -> None:
 
 
 def test_what_is_counted_is_said() -> None:
-    machine = on_paper(memory_bytes=80e9)
+    machine = on_paper(memory_bytes=80 * 10**9)
     full = predict(machine, LLAMA, Decode(), lm_head=False)
     assert any("no lm_head" in line for line in full.counted)
     assert any("no launch latency is known" in note for note in full.notes)
