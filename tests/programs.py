@@ -8,10 +8,11 @@ from pathlib import Path
 
 import roofline
 
+PYTHONPATH = os.pathsep.join(filter(None, (str(Path(str(roofline.__file__)).parent.parent), os.environ.get("PYTHONPATH"))))
+
 
 def python(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    paths = os.pathsep.join(filter(None, (str(Path(str(roofline.__file__)).parent.parent), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": paths, **environment}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, **environment}
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=cwd, env=environment, timeout=300)
 
 

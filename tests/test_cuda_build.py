@@ -4,10 +4,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import python
 
 from roofline.errors import Error, Unsupported
 from roofline.measurement import build_info, list_devices, open_device
@@ -172,14 +172,7 @@ def test_locating_files_of_wheels(tmp_path: Path) -> None:
         header.write_text("")
 
     def locate(*words: str) -> list[str]:
-        run = subprocess.run(
-            [sys.executable, CMAKE / "cuda_locate.py", *words],
-            env={**os.environ, "PYTHONPATH": str(tmp_path)},
-            text=True,
-            capture_output=True,
-            check=True,
-        )
-        return run.stdout.splitlines()
+        return python(str(CMAKE / "cuda_locate.py"), *words, PYTHONPATH=str(tmp_path)).stdout.splitlines()
 
     assert locate("include/only_here.h", "include/nowhere.h") == [str((tmp_path / "nvidia/cu13/include/only_here.h").resolve()), ""]
     assert "cu12" in locate("--major", "12", "include/only_here.h")[0]

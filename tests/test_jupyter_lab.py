@@ -9,12 +9,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import PYTHONPATH
 
-import roofline
 from roofline.interactive import Explorer, explore, explore_model
 
 pytestmark = pytest.mark.slow
@@ -42,8 +41,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     root = tmp_path_factory.mktemp("lab")
     own = {name: str(root / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR",
                                                "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR")}  # fmt: skip
-    paths = [str(Path(str(roofline.__file__)).parent.parent), os.environ.get("PYTHONPATH", "")]
-    own["PYTHONPATH"] = os.pathsep.join(paths).rstrip(os.pathsep)
+    own["PYTHONPATH"] = PYTHONPATH
     spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in CELLS], metadata={"kernelspec": spec})
     (root / "books").mkdir()

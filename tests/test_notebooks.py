@@ -3,7 +3,6 @@
 import ast
 import base64
 import io
-import os
 import re
 import time
 import xml.etree.ElementTree as ElementTree
@@ -14,9 +13,8 @@ import matplotlib
 import matplotlib.image
 import numpy as np
 import pytest
+from programs import PYTHONPATH
 from shown import fonts_known
-
-import roofline
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -31,10 +29,7 @@ HERE = ("measured", "this machine")  # how claims begin whose verdict may be ano
 
 
 def code_of(path: Path) -> str:
-    nbformat = pytest.importorskip("nbformat", reason="reading notebooks needs nbformat")
-    notebook = nbformat.read(path, as_version=4)
-    nbformat.validate(notebook)
-    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    return "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "code")
 
 
 def test_there_are_notebooks() -> None:
@@ -60,19 +55,16 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def executed(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str = "") -> Any:
     """The notebook after it ran in a fresh kernel with quick settings, `before` first. Fails with the cell that raises."""
     nbclient = pytest.importorskip("nbclient", reason="executing notebooks needs nbclient")
-    nbformat = pytest.importorskip("nbformat", reason="reading notebooks needs nbformat")
     pytest.importorskip("ipykernel", reason="executing notebooks needs ipykernel")
 
     monkeypatch.setenv("ROOFLINE_QUICK", "1")
-    # The package under test, whatever the working directory.
-    paths = [str(Path(str(roofline.__file__)).parent.parent), os.environ.get("PYTHONPATH", "")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths).rstrip(os.pathsep))
+    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
     monkeypatch.setenv("MPLCONFIGDIR", fonts_known(tmp_path / "matplotlib"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     startup = tmp_path / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup / "before.py").write_text(before, encoding="utf-8")
-    notebook = nbformat.read(path, as_version=4)
+    notebook = read(path)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
@@ -82,8 +74,11 @@ def executed(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before
 
 
 def read(path: Path) -> Any:
+    """A valid notebook."""
     nbformat = pytest.importorskip("nbformat", reason="reading notebooks needs nbformat")
-    return nbformat.read(path, as_version=4)
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    return notebook
 
 
 def pictures(cell: Any) -> list[np.ndarray[Any, np.dtype[Any]]]:

@@ -10,9 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from programs import python
-
-import roofline
+from programs import PYTHONPATH, python
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "peers_cpu"
 
@@ -202,7 +200,7 @@ def test_a_run_with_a_slow_likwid(tmp_path: Path) -> None:
 def test_without_tools_rows_name_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: ModuleType) -> None:
     pytest.importorskip("roofline._core")
     monkeypatch.setattr(script.shutil, "which", lambda name: None)
-    monkeypatch.setenv("PYTHONPATH", str(Path(str(roofline.__file__)).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
     monkeypatch.setattr(sys, "argv", ["peers_cpu", "--out", str(tmp_path), "--only", "peak", "--quick"])
     assert script.main() == 3
     rows = json.loads((tmp_path / "peers_cpu.json").read_text())["rows"]
