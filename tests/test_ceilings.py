@@ -165,14 +165,6 @@ def test_a_probe_that_fails_does_not_take_the_others_with_it(monkeypatch: pytest
     assert main(["measure", "--device", "cpu", "--quick", "--quiet", "--out", str(tmp_path / "m.json")]) == 1
 
 
-def test_a_file_that_is_no_machine_is_not_replaced(tmp_path: Path) -> None:
-    out = tmp_path / "machine.json"
-    out.write_text("my notes")
-    with pytest.raises(Error, match="it is not replaced: choose another file, move it away, or replace it with --force"):
-        roofline.measure_machine("cpu", quick=True, policy=SHORT, out=out)
-    assert out.read_text() == "my notes"
-
-
 def test_an_undisturbed_ceiling_is_better_then_the_faster_one() -> None:
     def made(value: float, status: str = "ok", probe: str = "fma") -> Ceiling:
         return Ceiling(probe=probe, dtype="fp32" if probe == "fma" else "", samples=(value,), status=status)
@@ -204,7 +196,6 @@ def test_a_disturbed_ceiling_is_measured_again_after_the_others(monkeypatch: pyt
     """The first three samples see other work; with three tries none of it is left when kernels are held against the ceilings."""
     load = {"cpu_share": 0.9, "run_delay_share": 0.1, "foreign_cores": 0.0, "process_run_delay_share": 0.1}
     planted, calls = with_samples(lambda n, seen: {**seen, "contended": n <= 3, "load": load})
-    monkeypatch.setattr("roofline.ceilings.measuring.last_cache_share", lambda device: None)
     labels: list[str] = []
     before_kernels: list[set[str]] = []
     monkeypatch.setattr(
@@ -232,7 +223,6 @@ def test_roofs_of_a_slow_state_are_measured_again(monkeypatch: pytest.MonkeyPatc
         return {**seen, "contended": False, "samples_s": [s * (10 if n <= slow[0] else 1) for s in seen["samples_s"]]}
 
     planted, calls = with_samples(slower)
-    monkeypatch.setattr("roofline.ceilings.measuring.last_cache_share", lambda device: None)
     monkeypatch.setattr("roofline.ceilings.measuring.in_another_state", in_another_state)
     short = Policy(warmup_min_s=0.0, warmup_max_s=0.005, batch_s=1e-3, min_s=0.01, max_s=0.02, tries=1)
     fast = roofline.measure_machine(planted, quick=True, policy=short)

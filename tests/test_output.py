@@ -71,8 +71,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 REASONS = (
     "does not write such files", "same command reads or writes", "Too many levels of symbolic links", "Is a directory",
-    "it is not replaced", "was not written by a report", "not a measurement", "is not valid JSON", "this is a machine file",
-    "has no schema_version",
+    "it is not replaced: choose another file, move it away, or replace it with --force", "was not written by a report",
+    "not a measurement", "is not valid JSON", "this is a machine file", "has no schema_version",
 )  # fmt: skip
 CENSUS, COMPARE, PLOT = ["census", "config.json"], ["compare", "m.json", "n.json"], ["plot", "roofline", "m.json"]
 ROOFED = ["census", "config.json", "--machine", "H100 SXM", "--phase", "decode"]
