@@ -43,7 +43,7 @@ def test_nvfp4_rounds_to_nearest_even_and_saturates() -> None:
     x[0, :8] = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 100]
     expected = x.astype(ml_dtypes.float4_e2m1fn).astype(np.float64)
     np.testing.assert_array_equal(to_float64(from_float64(x, "nvfp4"), "nvfp4"), expected)
-    assert to_float64(from_float64(np.array([-9.0, 9.0]), "int4"), "int4").tolist() == [-8, 7]
+    assert to_float64(from_float64(np.array([-9.0, 9.0, 2.5, 3.5]), "int4"), "int4").tolist() == [-8, 7, 2, 4]
 
 
 def test_sizes_and_shapes_of_what_is_packed() -> None:

@@ -216,12 +216,6 @@ def test_ties_go_to_the_even_number() -> None:
     assert list(from_float64(np.array([2049.0, 2051.0]), "tf32")) == [2048, 2052]
 
 
-def test_int4_lies_two_to_a_byte_the_first_in_the_low_bits() -> None:
-    stored = from_float64(np.array([[1, -8, 7, -1], [9, -9, 0, 2.5]]), "int4")
-    assert (stored == [[0x81, 0xF7], [0x87, 0x20]]).all()
-    assert list(to_float64(np.arange(0, 256, 17, dtype=np.uint8), "int4")[::2]) == [*range(8), *range(-8, 0)]
-
-
 def test_what_is_no_product_is_held_against_the_cores() -> None:
     """256 operations per cycle of 132 multiprocessors at 1.8 GHz, whatever the tensor units do."""
     assert core_flops_per_s(reported("sm_90")) == 256 * 132 * 1.8e9
