@@ -148,11 +148,13 @@ else:
     printed(code, MPLBACKEND="Agg")
 
 
-def test_import_is_light() -> None:
+def test_import_help_and_version_are_light() -> None:
     code = """
 import sys
-import roofline
-heavy = {"numpy", "matplotlib", "rich", "tqdm", "roofline._core", "pandas"} & set(sys.modules)
+from roofline.cli import main
+for flag in ("--help", "--version"):
+    assert main([flag]) == 0
+heavy = {"numpy", "matplotlib", "rich", "tqdm", "roofline._core", "roofline.hardware", "pandas"} & set(sys.modules)
 assert not heavy, heavy
 """
     printed(code, MPLBACKEND="Agg")

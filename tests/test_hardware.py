@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import printed
 from tables import gives, refused
 
 from roofline import Attention, SiluMul, plot, predict
@@ -507,11 +506,6 @@ def test_json(cli: Any, schema: Any) -> None:
     (found,) = cli.json(["hardware", "H200"])["devices"]
     assert found["memory_bytes_per_s"]["value"] == 4800e9 and found["memory_bytes_per_s"]["verified"]
     assert next(p for p in found["dense_flops_per_s"] if (p["dtype"], p["unit"]) == ("bf16", "tensor")).items()
-
-
-def test_it_is_not_read_before_it_is_asked_for() -> None:
-    code = "import sys, roofline; assert not [m for m in sys.modules if m.startswith('roofline.hardware')], 'loaded'"
-    printed(code)
 
 
 def test_a_datasheet_is_hashable_text_and_numbers() -> None:
