@@ -298,24 +298,29 @@ def test_sweep_writes_json_lines(cli: Any, ceilings: str) -> None:
     assert [(r["problem"]["elements"], r["status"]) for r in records] == [(8, "unsupported"), (16, "unsupported")]
 
 
-def started(out: Path, ceilings: str) -> subprocess.Popen[str]:
-    """A sweep of many points, stopped in the middle by the tests: two are settled at once, the others take time."""
-    sizes = ",".join(str(1 << 20 | n) for n in range(400))
-    arguments = ["sweep", "convert", "--elements", sizes, "--dtype", "int8,fp32", "--machine", ceilings, "-o", str(out), *FAST]
+def with_two_points(arguments: list[str], results: Path) -> subprocess.Popen[str]:
+    """A command that has written so many, and goes on."""
     process = subprocess.Popen(**command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + PATIENCE_S
     while process.poll() is None and time.monotonic() < deadline:
-        if out.exists() and out.read_bytes().count(b"\n") >= 2:
+        if results.exists() and results.read_bytes().count(b"\n") >= 2:
             return process
         time.sleep(0.02)
     process.kill()
     raise AssertionError(f"no two points in {PATIENCE_S} s: {process.communicate()}")
 
 
+def sweep(out: Path, ceilings: str) -> subprocess.Popen[str]:
+    """A sweep of many points, stopped in the middle by the tests: two are settled at once, the others take time."""
+    sizes = ",".join(str(1 << 20 | n) for n in range(400))
+    arguments = ["sweep", "convert", "--elements", sizes, "--dtype", "int8,fp32", "--machine", ceilings, "-o", str(out), *FAST]
+    return with_two_points(arguments, out)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, ceilings: str) -> None:
     out = tmp_path / "s.jsonl"
-    process = started(out, ceilings)
+    process = sweep(out, ceilings)
     process.send_signal(signal.SIGINT)
     begun = time.monotonic()
     printed, err = process.communicate(timeout=PATIENCE_S)
@@ -333,7 +338,7 @@ def test_an_interruption_before_the_first_point_names_no_file(tmp_path: Path) ->
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, ceilings: str) -> None:
     out = tmp_path / "s.jsonl"
-    process = started(out, ceilings)
+    process = sweep(out, ceilings)
     process.kill()
     process.communicate()
     before = out.read_bytes().rpartition(b"\n")[0]
@@ -446,8 +451,6 @@ def test_tables_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("NO_COLOR", "1")
     stream = io.StringIO()
     Terminal(stream, is_terminal=True, columns=columns).table(HEADERS, ROWS, wide=("problem",))
-    import re
-
     text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
     lines = text.splitlines()
     if columns >= 72:
@@ -542,13 +545,9 @@ def test_a_machine_file_from_another_processor_is_named(ceilings: str, tmp_path:
 def test_an_interrupted_report_says_what_it_kept(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "r"
     arguments = ["report", "-o", str(out), "--machine", ceilings, "--device", "cpu", "--time-limit", "100"]
-    with subprocess.Popen(**command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + PATIENCE_S
-        kept = out / "unfinished" / "results.jsonl"
-        while process.poll() is None and not (kept.exists() and "\n" in kept.read_text()) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE_S)
+    process = with_two_points(arguments, kept := out / "unfinished" / "results.jsonl")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert f"in {kept}" in one_line(err)
     assert main(["report", "--from", str(out / "unfinished"), "-o", str(out), "--no-plot"]) == 0
