@@ -34,9 +34,8 @@ def read(value: float = 40e9, level: str = "DRAM", *, threads: int = 2, streams:
     return bandwidth(**{"values": around(value), "level": level, "problem": problem, "threads": threads, **more})
 
 
-def fp32(value: float = 200e9, *, isa: str = "avx2", threads: int = 2, **more: Any) -> Ceiling:
-    problem = {"operator": "fma", "isa": isa, "dtype": "fp32"}
-    return fma(around(value), accumulator="fp32", isa=isa, **{"problem": problem, "threads": threads, **more})
+def fp32(value: float = 200e9, *, isa: str = "avx2") -> Ceiling:
+    return fma(around(value), accumulator="fp32", isa=isa, problem={"operator": "fma", "isa": isa, "dtype": "fp32"})
 
 
 def fork_join(value: float = 2e-6, **more: Any) -> Ceiling:

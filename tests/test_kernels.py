@@ -62,8 +62,8 @@ class Known:
         return self._expected
 
 
-def run_and_check(device_name: str, problem: Operator, variant: str, threads: int = 0, seed: int = 7) -> None:
-    device = open_device(device_name, threads)
+def run_and_check(device_name: str, problem: Operator, variant: str, threads: int = 0) -> None:
+    device, seed = open_device(device_name, threads), 7
     try:
         tensors = allocate_all(device, problem, seed)
         bound = bind(device, problem, variant, tensors)

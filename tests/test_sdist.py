@@ -14,10 +14,10 @@ ROOT = Path(__file__).parent.parent
 ADDED = {"PKG-INFO"}
 
 
-def git(*arguments: str, cwd: Path = ROOT) -> str:
+def git(*arguments: str) -> str:
     if shutil.which("git") is None:
         pytest.skip("git is not installed, so what belongs to the repository is not known")
-    done = subprocess.run(["git", *arguments], cwd=cwd, capture_output=True, text=True)
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"what belongs to the repository is not known: {done.stderr.strip()}")
     return done.stdout
