@@ -6,7 +6,7 @@ from typing import Any
 
 from roofline.machine import Ceiling, Machine
 from roofline.measurement import Policy
-from roofline.operators import Matmul, Operator
+from roofline.operators import Matmul, Operator, Relu
 from roofline.operators.scales import scales_name
 from roofline.results import Bracket, Measurement
 
@@ -70,6 +70,11 @@ def measurement(problem: Operator, seconds: Values, /, **more: Any) -> Measureme
         "bytes": {"compulsory": problem.compulsory_bytes()},
     }  # fmt: skip
     return Measurement(**{**stated, "samples_s": _samples(seconds), **more})
+
+
+def point(elements: int = 64) -> Measurement:
+    """Three equal samples of a relu on warm caches: for what files do with points."""
+    return measurement(Relu(elements=elements), (1e-6,) * 3, cache_state="warm")
 
 
 def ceilings() -> dict[str, Ceiling]:

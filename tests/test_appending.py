@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 from disks import full, half_written
-from example import measurement
+from example import point
 
 from roofline.errors import Error
-from roofline.operators import Relu
-from roofline.results import Measurement, Results, append_to, begun
+from roofline.results import Results, append_to, begun
 
 PATIENCE_S = 600
 LINES = 60
@@ -48,9 +47,9 @@ def begin(program: str, path: Path, writers: Iterable[int], lines: int, samples:
     return started
 
 
-def race(path: Path, samples: int, writers: int = 3) -> tuple[int, int]:
-    """`writers` processes append LINES lines each, all at once. Lines that are whole, and bytes of one of them."""
-    started = begin(WRITER, path, range(writers), LINES, samples)
+def race(path: Path, samples: int) -> tuple[int, int]:
+    """Three processes append LINES lines each, all at once. Lines that are whole, and bytes of one of them."""
+    started = begin(WRITER, path, range(3), LINES, samples)
     for process in started:
         process.communicate(timeout=PATIENCE_S)
     assert not any(process.returncode for process in started)
@@ -95,10 +94,6 @@ def test_killed_processes_lose_no_line_that_was_there(tmp_path: Path) -> None:
 
 
 # -- what is not ours ------------------------------------------------------------------------------------------------------------
-
-
-def point(elements: int = 64) -> Measurement:
-    return measurement(Relu(elements=elements), (1e-6,) * 3, threads=1, cache_state="warm")
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 from disks import full
-from example import bandwidth, fma, measurement
+from example import bandwidth, fma, point
 
 from roofline.cli import main
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine, load_machines, save_machines
-from roofline.operators import Relu
 from roofline.reading import from_json
 from roofline.report import render, report
 from roofline.report.files import begin
-from roofline.results import Measurement, Results, append_to
+from roofline.results import Results, append_to
 
 pytestmark = pytest.mark.usefixtures("few_pixels")
 
@@ -33,10 +32,6 @@ PATIENCE_S = 120
 
 def cpu(name: str = "Example CPU", rate: float = 5e10) -> Machine:
     return Machine(name=name, ceilings=(bandwidth((rate, rate * 1.01)), fma((2e11, 2.1e11), accumulator="fp32")))
-
-
-def point(elements: int = 64) -> Measurement:
-    return measurement(Relu(elements=elements), (1e-6,) * 3, cache_state="warm")
 
 
 def content(folder: Path) -> dict[str, object]:
