@@ -47,11 +47,7 @@ class Transfer(Moved, abstract=True):
         return tuple(found)
 
     def compulsory_bytes(self) -> int:
-        """What the device's memory gives and takes."""
-        return self.transferred_bytes()
-
-    def transferred_bytes(self) -> int:
-        """Over both directions."""
+        """What the device's memory gives and takes, which is what crosses the link in both directions."""
         return self.size_bytes * (1 + (self.direction == "both"))
 
     def compute(self) -> tuple[str, str]:

@@ -65,11 +65,11 @@ def _both(c: Identified) -> str:
 
 HOST_COPY = Probe(
     id="host_copy", kind="transfer", operator="host_copy", summary=HostCopy.summary, roof=False,
-    work=methodcaller("transferred_bytes"), identity=_identity, name=_name, describe=_both, wanted={"cuda": _host},
+    work=methodcaller("compulsory_bytes"), identity=_identity, name=_name, describe=_both, wanted={"cuda": _host},
 )  # fmt: skip
 PEER_COPY = Probe(
     id="peer_copy", kind="transfer", operator="peer_copy", summary=PeerCopy.summary, roof=False,
-    work=methodcaller("transferred_bytes"), identity=_identity, name=_name, describe=_both, wanted={"cuda": _peers},
+    work=methodcaller("compulsory_bytes"), identity=_identity, name=_name, describe=_both, wanted={"cuda": _peers},
 )  # fmt: skip
 LINK = Probe(
     id="link", kind="link", operator="all_gather", summary="what one rank receives from the others while it sends as much",
