@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from example import BRIEF
+from example import BRIEF, fma
 
 import roofline
 from roofline import Error, Machine, Policy
@@ -277,9 +277,7 @@ def test_the_last_half_of_a_long_load_is_the_sustained_ceiling() -> None:
     point = IntensityPoint(intensity_flops_per_byte=1.0, samples=(1e9,))
     load = tuple(SustainedSample(time_s=t + 1.0, flops_per_s=200e9 - 2e9 * t, clock_hz=3e9) for t in range(12))
     swept = EmpiricalRoofline(level="DRAM", access="read", dtype="fp32", isa="avx2", threads=2, points=(point,), sustained=load)
-    burst = Ceiling(
-        probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(2e9,), problem={"operator": "fma"}, ops_per_cycle=32.0
-    )
+    burst = fma(2e9, isa="avx2", problem={"operator": "fma"}, ops_per_cycle=32.0)
     (found,) = burst_and_sustained(Machine(name="m", ceilings=(burst,), empirical=(swept,)))
     assert found.samples == tuple(sample.flops_per_s for sample in load[6:])
     assert found.sustained

@@ -13,7 +13,7 @@ from example import measurement
 from roofline.census import Census, Entry, census_of
 from roofline.cli import main
 from roofline.errors import Error
-from roofline.machine import Ceiling, Machine
+from roofline.machine import Machine
 from roofline.operators import OPERATORS, Operator
 from roofline.questions import predict
 from roofline.results import Measurement, append_to
@@ -321,13 +321,8 @@ BAD = [
 @pytest.mark.parametrize(("arguments", "said"), BAD, ids=[" ".join(a)[:40] for a, _ in BAD])
 def test_bad_input_is_one_line(arguments: list[str], said: str, cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    machine = on_paper()
-    machine.save("PAPER.json")
-    only_int8 = Ceiling(
-        probe="mma", dtype="int8", accumulator="int32", samples=(1e12,), unit="tensor", source="datasheet", reason="stated"
-    )  # fmt: skip
-    memory = tuple(c for c in machine.ceilings if c.kind == "bandwidth")
-    dataclasses.replace(machine, ceilings=(*memory, only_int8)).save("INT8.json")
+    on_paper().save("PAPER.json")
+    on_paper(int8=1e12).save("INT8.json")
     append_to("RESULTS.jsonl", measured(of("rms_norm"), 1e-6))
     err = cli.refused(["census", *arguments])
     assert said in err and len(err) < 400, err

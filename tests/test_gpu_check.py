@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from example import fma
 from programs import python
 
 from roofline.machine import Ceiling, Machine
@@ -200,9 +201,8 @@ def test_memory_is_judged_where_it_is_known(stages: dict[str, ModuleType], name:
 def test_tables_hold_ceilings_and_rivals_against_what_is_asked(stages: dict[str, ModuleType], tmp_path: Path) -> None:
     read = Ceiling(probe="stream", level="DRAM", access="read", variant="bulk", samples=(4.65e12, 4.66e12, 4.67e12))
     slow = Ceiling(probe="stream", level="DRAM", access="copy", variant="plain", samples=(3.1e12,))
-    cores = Ceiling(
-        probe="fma", dtype="fp32", samples=(60e12,), clock_hz=1.9e9, ops_per_cycle=256, problem={"operator": "fma"}
-    )  # 60e12 / (132 x 256 x 1.9e9) = 93.45 %
+    # 60e12 / (132 x 256 x 1.9e9) = 93.45 %
+    cores = fma(60e12, threads=0, clock_hz=1.9e9, ops_per_cycle=256, problem={"operator": "fma"})
     machine = Machine(name="NVIDIA H200", device="cuda:0", facts={"sms": 132}, ceilings=(read, slow, cores))
     machine.save(tmp_path / "ceilings.json")
     row = {"name": "decode", "variant": "split_kv", "status": "ok", "time_s": 1e-3, "bound": "DRAM", "share_of_bracket": 0.93}
