@@ -4,6 +4,7 @@ import dataclasses
 import os
 import statistics
 import sys
+from typing import Any
 
 import pytest
 from example import FAST
@@ -90,20 +91,22 @@ def test_a_small_array_is_read_from_memory(threads: int) -> None:
     assert rate(256 * KIB, True) < 2 * memory < rate(256 * KIB, False)
 
 
+def times_as_long(device: Any, rounds: int, policy: Policy, one: tuple[Any, bool], other: tuple[Any, bool]) -> float:
+    """How many times as long as a launch on the sets of `other` one on those of `one` takes, flushed before each or not."""
+    ratios = []
+    for _ in range(rounds):  # in turn: memory drifts
+        samples = (device.core.sample(sets, -1, flushed, policy=policy.to_dict())["samples_s"] for sets, flushed in (one, other))
+        first, second = map(statistics.median, samples)
+        ratios.append(first / second)
+    return statistics.median(ratios)
+
+
 @pytest.mark.timing
 @pytest.mark.parametrize("threads", [1, 0])
 def test_a_flushed_array_is_read_at_the_rate_of_a_large_one(threads: int) -> None:
-    device, rounds, mib = open_device("cpu", threads), 5, 256
-    policy = Policy(warmup_min_s=0.02, warmup_max_s=0.05, min_s=0.2, max_s=0.5).to_dict()
-    large, small = (prepare(device, Stream(access="read", elements=size * MIB // 4), "plain", "warm", 3) for size in (1024, mib))
-    ratios = []
-    for _ in range(rounds):  # in turn: memory drifts
-        seconds = [
-            statistics.median(device.core.sample(ready.sets, -1, flushed, policy=policy)["samples_s"])
-            for ready, flushed in ((large, False), (small, True))
-        ]
-        ratios.append(seconds[0] / 1024 / (seconds[1] / mib))
-    assert statistics.median(ratios) == pytest.approx(1, abs=0.03)
+    device, policy = open_device("cpu", threads), Policy(warmup_min_s=0.02, warmup_max_s=0.05, min_s=0.2, max_s=0.5)
+    large, small = (prepare(device, Stream(access="read", elements=mib * MIB // 4), "plain", "warm", 3) for mib in (1024, 256))
+    assert times_as_long(device, 5, policy, (large.sets, False), (small.sets, True)) == pytest.approx(1024 / 256, rel=0.03)
 
 
 @pytest.mark.timing
@@ -111,15 +114,7 @@ def test_a_flushed_array_is_read_at_the_rate_of_a_large_one(threads: int) -> Non
 @pytest.mark.parametrize("mib", [16, 64])
 def test_a_flushed_array_is_read_at_the_rate_of_one_of_many_in_turn(threads: int, mib: int) -> None:
     """A flush leaves room in the caches, and lines come faster into it, unless other lines take that room first."""
-    device, rounds = open_device("cpu", threads), 15
-    policy = Policy(warmup_min_s=0.005, warmup_max_s=0.01, min_s=0.03, max_s=0.05).to_dict()
+    device, policy = open_device("cpu", threads), Policy(warmup_min_s=0.005, warmup_max_s=0.01, min_s=0.03, max_s=0.05)
     problem = Stream(access="read", elements=mib * MIB // 4)
     several = [prepare(device, problem, "plain", "warm", 3).sets[0] for _ in range(512 // mib)]
-    ratios = []
-    for _ in range(rounds):  # in turn: memory drifts
-        flushed, in_turn = (
-            statistics.median(device.core.sample(sets, -1, flush, policy=policy)["samples_s"])
-            for sets, flush in ((several[:1], True), (several, False))
-        )
-        ratios.append(in_turn / flushed)
-    assert statistics.median(ratios) == pytest.approx(1, abs=0.1)
+    assert times_as_long(device, 15, policy, (several, False), (several[:1], True)) == pytest.approx(1, abs=0.1)
