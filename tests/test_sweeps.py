@@ -17,6 +17,8 @@ from roofline.measurement import attempt, open_device
 from roofline.results import append_to
 from roofline.sweeps import points
 
+QUICKLY: dict[str, Any] = {"device": "cpu", "cache_state": "warm", "policy": BRIEF}
+
 
 def test_points_are_the_product_last_axis_fastest() -> None:
     found = points(Attention(), ["naive", "tiled"], open_device("cpu"), {"batch": [1, 2], "seq_len": [64, 128]})
@@ -45,7 +47,7 @@ def test_each_point_of_a_sweep_has_its_own_default() -> None:
 
 def test_a_sweep_is_on_disk_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "results.jsonl"
-    first = roofline.sweep(Relu(), elements=[1024, 2048], device="cpu", cache_state="warm", policy=BRIEF, out=out)
+    first = roofline.sweep(Relu(), elements=[1024, 2048], **QUICKLY, out=out)
     assert [m.problem["elements"] for m in first] == [1024, 2048]
     assert len(Results.load(out)) == 2
     settled = {m.key for m in first if m.status in ("ok", "implausible")}
@@ -53,7 +55,7 @@ def test_a_sweep_is_on_disk_and_resumed(tmp_path: Path, monkeypatch: pytest.Monk
     measured: list[int] = []
     original = sweeps.attempt
     monkeypatch.setattr(sweeps, "attempt", lambda p, **o: measured.append(p.elements) or original(p, **o))  # type: ignore[attr-defined,func-returns-value]
-    again = roofline.sweep(Relu(), elements=[1024, 2048, 4096], device="cpu", cache_state="warm", policy=BRIEF, out=out)
+    again = roofline.sweep(Relu(), elements=[1024, 2048, 4096], **QUICKLY, out=out)
     assert [m.problem["elements"] for m in again] == [1024, 2048, 4096]
     assert 4096 in measured
     assert all(m.key not in settled or m.problem["elements"] not in measured for m in first)
@@ -66,7 +68,7 @@ def test_points_of_another_processor_are_not_taken_for_this_one(
     elsewhere: dict[str, str], measured: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that comes from another computer, or from a run with ROOFLINE_ISA, stays, and this device's points are added."""
-    sweep, out = {"elements": [1024, 2048], "device": "cpu", "cache_state": "warm", "policy": BRIEF}, tmp_path / "points.jsonl"
+    sweep, out = {"elements": [1024, 2048], **QUICKLY}, tmp_path / "points.jsonl"
     for m in roofline.sweep(Relu(), **sweep):
         facts = {**m.provenance["device"], **elsewhere}
         append_to(out, dataclasses.replace(m, status="ok", reason="", provenance={**m.provenance, "device": facts}))
@@ -93,7 +95,7 @@ def test_a_contended_point_is_measured_again(tmp_path: Path, monkeypatch: pytest
     for status in ("contended", "contended", "ok", "contended"):
         state = lambda p, status=status, **o: dataclasses.replace(original(p, **o), status=status)  # noqa: E731
         monkeypatch.setattr(sweeps, "attempt", state)
-        (found,) = roofline.sweep(Relu(elements=512), device="cpu", cache_state="warm", policy=BRIEF, out=out)
+        (found,) = roofline.sweep(Relu(elements=512), **QUICKLY, out=out)
         measured.append((found.status, len(out.read_text().splitlines())))
     # Disturbed again is no new line; the undisturbed one is, and it is not measured again.
     assert measured == [("contended", 1), ("contended", 1), ("ok", 2), ("ok", 2)]
@@ -101,26 +103,23 @@ def test_a_contended_point_is_measured_again(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_cannot_run_is_a_result() -> None:
-    quickly = {"device": "cpu", "cache_state": "warm", "policy": BRIEF}
-    found = roofline.sweep(Matmul(rows=8, columns=8, inner=8), variant="tiled", dtype=["fp32", "tf32"], **quickly)
+    found = roofline.sweep(Matmul(rows=8, columns=8, inner=8), variant="tiled", dtype=["fp32", "tf32"], **QUICKLY)
     assert found[1].status == "unsupported"
     assert "tf32" in found[1].reason
-    found = roofline.sweep(Relu(), elements=[64, 2**50], **quickly)
+    found = roofline.sweep(Relu(), elements=[64, 2**50], **QUICKLY)
     assert found[1].status == "out_of_memory"
     assert found[1].time_s is None
 
 
 def test_progress_is_told() -> None:
     seen: list[tuple[int, int, str]] = []
-    roofline.sweep(
-        Relu(), elements=[64, 128], device="cpu", cache_state="warm", policy=BRIEF, progress=lambda *step: seen.append(step)
-    )
+    roofline.sweep(Relu(), elements=[64, 128], **QUICKLY, progress=lambda *step: seen.append(step))
     assert [(done, total) for done, total, _ in seen] == [(0, 2), (1, 2), (2, 2)]
     assert "elements=128" in seen[1][2]
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    roofline.sweep(Relu(elements=64), device="cpu", cache_state="warm", policy=BRIEF)
+    roofline.sweep(Relu(elements=64), **QUICKLY)
     assert capfd.readouterr() == ("", "")
 
 
