@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import FAST
 
 from roofline.dtypes import to_float64
 from roofline.errors import OutOfMemory, Unsupported
@@ -328,3 +329,18 @@ def test_rows_of_another_memory_are_copied_alone(dtype: str) -> None:
         assert far[index].tobytes() == near[index].tobytes(), index
     flat = far.reshape(-1, near.shape[2])
     assert flat[np.array([5, 6, 7, 2000])].tobytes() == near.reshape(flat.shape)[[5, 6, 7, 2000]].tobytes()
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize(
+    ("kv_heads", "seq_q", "seq_kv", "head_dim"),
+    [(8, 1, 16, 64), (8, 1, 4096, 128), (2, 1, 256, 64), (1, 1, 4096, 64), (8, 8, 16, 128), (2, 8, 1024, 64)],
+)
+def test_split_kv_is_no_slower_than_three_passes(kv_heads: int, seq_q: int, seq_kv: int, head_dim: int) -> None:
+    problem = Attention(heads=8, kv_heads=kv_heads, seq_q=seq_q, seq_kv=seq_kv, head_dim=head_dim, causal=True)
+    assert problem.default_variant("cpu") == "split_kv"
+    ratios = []
+    for _ in range(3):  # in turn, against a clock that drifts
+        naive, split = (measure(problem, variant=name, device="cpu", policy=FAST).time_s for name in ("naive", "split_kv"))
+        ratios.append(split / naive)
+    assert sorted(ratios)[1] < 1.05
