@@ -4,7 +4,6 @@ import dataclasses
 import importlib.util
 import math
 import re
-import subprocess
 import sys
 import tomllib
 from fractions import Fraction
@@ -12,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import printed, python
+from programs import git, printed, python
 from shown import fonts_known
+from test_architecture import ORDER
 
 import roofline
 from roofline.hardware.datasheet import LISTS, NUMBERS, PEAKS, TEXTS
@@ -232,25 +232,15 @@ def test_an_operator_is_few_places() -> None:
 # -- docs/architecture.md -----------------------------------------------------------------------------------------------------
 
 
-def architecture_order() -> list[str]:
-    source = (ROOT / "tests" / "test_architecture.py").read_text(encoding="utf-8")
-    assigned = re.search(r"^ORDER = .*?(?=^\w)", source, re.MULTILINE | re.DOTALL)
-    assert assigned
-    return " ".join(re.findall(r"\"([^\"]+)\"", assigned[0])).split()
-
-
 def test_the_order_is_the_one_that_is_enforced() -> None:
     text = ARCHITECTURE.read_text(encoding="utf-8")
     stated = text.partition("<!-- order:begin -->")[2].partition("<!-- order:end -->")[0]
-    assert stated.replace("`", " ").split() == architecture_order()
+    assert stated.replace("`", " ").split() == ORDER
 
 
 def test_every_folder_is_described() -> None:
     described = {name for row in rows(section(ARCHITECTURE, "Layout"), 2) for name in re.findall(r"`([^`]+?)/?`", row[0])}
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if tracked.returncode:
-        pytest.skip("this is no git repository, so what belongs to it is not known")
-    folders = {str(Path(name).parent) for name in tracked.stdout.splitlines()}
+    folders = {str(Path(name).parent) for name in git("ls-files").splitlines()}
     for folder in folders:
         parts = folder.split("/")
         if parts[0] in ("csrc", "cmake", "tests", "docs", "notebooks", "benchmarks"):

@@ -2,25 +2,16 @@
 
 import os
 import shutil
-import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+from programs import git
 
 ROOT = Path(__file__).parent.parent
 
 # Written by the build backend.
 ADDED = {"PKG-INFO"}
-
-
-def git(*arguments: str) -> str:
-    if shutil.which("git") is None:
-        pytest.skip("git is not installed, so what belongs to the repository is not known")
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"what belongs to the repository is not known: {done.stderr.strip()}")
-    return done.stdout
 
 
 def test_the_archive_is_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
