@@ -261,18 +261,20 @@ def test_a_failed_write_cuts_no_line_of_others(line: bytes, tmp_path: Path, monk
     assert found.startswith(line) and found.endswith(b"\n" + line)
 
 
-def test_an_interruption_in_the_middle_of_a_line(line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C in the middle leaves no half line; behind the line, it is kept."""
+def test_a_write_that_ends_in_the_middle_of_a_line(line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk or Ctrl-C in the middle leaves no half line; behind the line, it is kept."""
     path = tmp_path / "r.jsonl"
     append_to(path, point())
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as during, pytest.raises(KeyboardInterrupt):
-        during.setattr(os, "write", half_written(300, stop))
-        append_to(path, point(2))
-    assert path.read_bytes() == line
+    said = "cannot append to results file .*No space left on device; what was in it before is kept"
+    for end, error, words in ((full, Error, said), (stop, KeyboardInterrupt, None)):
+        with monkeypatch.context() as during, pytest.raises(error, match=words):
+            during.setattr(os, "write", half_written(300, end))
+            append_to(path, point(2))
+        assert path.read_bytes() == line
     with monkeypatch.context() as during, pytest.raises(KeyboardInterrupt):
         during.setattr(os, "fsync", stop)
         append_to(path, point(2))

@@ -5,14 +5,12 @@ import dataclasses
 import hashlib
 import io
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from disks import full, half_written
 from example import BRIEF, bandwidth, bracket
 from tables import gives, refused
 
@@ -349,16 +347,6 @@ def test_what_has_no_json_form_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Error, match="the measurement of attention cannot be written as JSON"):
         append_to(path, measurement(plan={"x": float("nan")}))
     assert list(Results.load(path)) == [measurement()]
-
-
-def test_a_full_disk_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "results.jsonl"
-    append_to(path, measurement())
-    before = path.read_bytes()
-    monkeypatch.setattr(os, "write", half_written(100, full))
-    with pytest.raises(Error, match="cannot append to results file .*No space left on device; what was in it before is kept"):
-        append_to(path, unsupported())
-    assert path.read_bytes() == before
 
 
 def test_lines_fit_their_schema(schema: Any, closed: Any) -> None:
