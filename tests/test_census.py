@@ -307,7 +307,6 @@ BAD = [
     (["7B", "--recompute", "full"], "--recompute is a field of no --phase prefill,decode"),
     (["7B", "--phase", "decode", "--chunk", "4"], "decode: unknown field 'chunk'"),
     (["7B", "--machine", "H1000"], "H1000"),
-    (["7B", "--tp", "3"], "tp 3 does not divide heads"),
     (["7B", "--ep", "4"], "7B has no experts to spread"),
     (["7B", "--tp", "2", "--machine", "PAPER.json"], "link"),
     (["7B", "--machine", "INT8.json", "--dtype", "fp16"], "fp16"),
