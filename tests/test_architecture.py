@@ -22,10 +22,6 @@ TOUCH_CORE = {"measurement", "doctor"}
 DRAWS = {"plot", "interactive"}
 
 
-def module_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-
-
 def imports(path: Path) -> list[tuple[str, int]]:
     """(dotted name inside or outside the package, line) of every import of a file."""
     found = []
@@ -43,14 +39,10 @@ def imports(path: Path) -> list[tuple[str, int]]:
     return found
 
 
-def package_files() -> list[Path]:
-    return sorted(p for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE or p.name not in ("__init__.py", "__main__.py"))
-
-
 def violations(files: list[Path]) -> list[str]:
     found = []
     for path in files:
-        own = module_of(path)
+        own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         if own not in ORDER:
             found.append(
                 f"{path.relative_to(ROOT)}: the module {own} is not in the order; add it to docs/architecture.md and this test"
@@ -74,7 +66,8 @@ def violations(files: list[Path]) -> list[str]:
 
 
 def test_python_arrows_point_left() -> None:
-    assert violations(package_files()) == []
+    files = sorted(p for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE or p.name not in ("__init__.py", "__main__.py"))
+    assert violations(files) == []
 
 
 def test_this_test_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

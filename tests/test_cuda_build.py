@@ -16,17 +16,13 @@ ROOT = Path(__file__).resolve().parent.parent
 CMAKE = ROOT / "cmake"
 
 
-def cuda_devices() -> list[dict[str, str]]:
-    return [d for d in list_devices() if d["name"].startswith("cuda")]
-
-
 def built() -> bool:
     return build_info()["cuda"] in (True, "ON")
 
 
 def without_gpu() -> str:
     """Why there is no usable GPU; skips where there is one."""
-    missing = [d["missing"] for d in cuda_devices()]
+    missing = [d["missing"] for d in list_devices() if d["name"].startswith("cuda")]
     if not all(missing):
         pytest.skip("there is a GPU here")
     return missing[0]

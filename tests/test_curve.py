@@ -8,7 +8,7 @@ from example import CACHES
 from series import curve, steps
 from tables import refused
 
-from roofline.machine import Plateau, SizeCurve, SizePoint
+from roofline.machine import SizeCurve, SizePoint
 from roofline.units import KIB, MIB
 
 
@@ -17,14 +17,6 @@ def shared(size: float) -> float:
     if size <= 12 * MIB:
         return steps(size)
     return max(200e9 * (size / (12 * MIB)) ** (math.log(38 / 200) / math.log(128 / 12)), 38e9)
-
-
-def no_l3(size: float) -> float:
-    return steps(size) if size <= 1.9 * MIB else 38e9
-
-
-def brief(found: tuple[Plateau, ...]) -> list[tuple[str, float]]:
-    return [(plateau.level, round(plateau.value / 1e9)) for plateau in found]
 
 
 # -- what is found --------------------------------------------------------------------------------------------------------
@@ -61,7 +53,8 @@ def test_noisy_steps(seed: int) -> None:
 def test_a_gradual_decline_is_a_transition(per_octave: int) -> None:
     swept = curve(shared, per_octave=per_octave)
     found = swept.plateaus(CACHES)
-    assert brief(found) == [("L1", pytest.approx(880, abs=3)), ("L2", pytest.approx(430, abs=2)), ("L3", 200), ("DRAM", 38)]
+    values = [(plateau.level, round(plateau.value / 1e9)) for plateau in found]
+    assert values == [("L1", pytest.approx(880, abs=3)), ("L2", pytest.approx(430, abs=2)), ("L3", 200), ("DRAM", 38)]
     assert found[2].to_bytes <= 12 * MIB
     assert found[3].from_bytes > 100 * MIB
     (note,) = swept.notes(CACHES)
@@ -70,7 +63,7 @@ def test_a_gradual_decline_is_a_transition(per_octave: int) -> None:
 
 
 def test_a_missing_l3() -> None:
-    swept = curve(no_l3)
+    swept = curve(lambda size: steps(size) if size <= 1.9 * MIB else 38e9)
     assert [p.level for p in swept.plateaus(CACHES)] == ["L1", "L2", "DRAM"]
     (note,) = swept.notes(CACHES)
     assert "reported L3 32 MiB, but no plateau in it: shared with others, or not there for this process" in note

@@ -17,7 +17,6 @@ from roofline.results import Results
 
 DATA = Path(__file__).parent / "data" / "importers"
 METRICS, RAW, REDUCE, GATHER = (DATA / f for f in ("ncu_metrics.csv", "ncu_raw.csv", "all_reduce_perf.log", "all_gather_mpi.log"))
-HIERARCHY = DATA / "ncu_hierarchy.csv"
 
 
 # -- ncu ----------------------------------------------------------------------------------------------------------------------
@@ -61,7 +60,7 @@ def test_peaks_of_counters_are_ceilings() -> None:
 
 
 def test_every_level_has_its_bytes_and_its_peak() -> None:
-    found = read(HIERARCHY)
+    found = read(DATA / "ncu_hierarchy.csv")
     naive = found.measurements[0]
     assert (naive.plan["l1_served_bytes"], naive.plan["l2_served_bytes"], naive.total_bytes) == (5e9, 500e6, 16e6)
     assert found.machine is not None

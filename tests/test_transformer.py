@@ -97,11 +97,6 @@ def test_three_models_on_three_machines(model: str, machine: str) -> None:
     assert 1 < prefill.time_s / (flops / peak) < 1.2
 
 
-def tutorial_activations(batch: int) -> int:
-    """Bytes: x and result of q, k, v and out, three of attention, three of the FFN, whose inside is left out."""
-    return 32 * (6 + 2 + 3 + 3) * batch * 4096 * 2
-
-
 @pytest.mark.parametrize("batch", DECODE_7B)
 def test_utilisation_factors_of_tutorials(batch: int) -> None:
     """A "7B" at 70 % of 989.5 TFLOP/s and 80 % of 3.35 TB/s: with 256 times the batch a step takes 21 times as long."""
@@ -110,7 +105,9 @@ def test_utilisation_factors_of_tutorials(batch: int) -> None:
         machine, preset("7B"), Decode(batch=batch, seq_kv=2048), lm_head=False, counting="weights_and_kv",
         utilisation={"compute": 0.7, "bandwidth": 0.8},
     )  # fmt: skip
-    assert found.time_s + tutorial_activations(batch) / (0.8 * 3.35e12) == pytest.approx(DECODE_7B[batch]["time_s"], rel=1e-12)
+    # In bytes x and result of q, k, v and out, three of attention, three of the FFN, whose inside is left out.
+    activations = 32 * (6 + 2 + 3 + 3) * batch * 4096 * 2
+    assert found.time_s + activations / (0.8 * 3.35e12) == pytest.approx(DECODE_7B[batch]["time_s"], rel=1e-12)
     assert found.ceilings == ("DRAM read 3.35 TB/s × 0.8", "bf16→fp32 990 TFLOP/s × 0.7")
 
 
