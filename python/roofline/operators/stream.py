@@ -98,11 +98,8 @@ class Stream(Operator):
     def mix(self) -> str:  # type: ignore[override]
         return self.access
 
-    def _arrays(self) -> dict[str, bool]:
-        return {"a": self.access not in ("write", "update"), "b": self.access in ("add", "triad"), "c": self.access != "read"}
-
     def inputs(self) -> tuple[TensorSpec, ...]:
-        present = self._arrays()
+        present = {"a": self.access not in ("write", "update"), "b": self.access in ("add", "triad")}
         return tuple(TensorSpec(name=n, shape=(self.elements,), dtype=self.dtype) for n in "ab" if present[n])
 
     def outputs(self) -> tuple[TensorSpec, ...]:
