@@ -2,7 +2,6 @@
 
 import math
 import re
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -30,13 +29,6 @@ PYTHON: list[tuple[dict[str, Any], str]] = [
     *(({"link_bytes_per_s": value}, RATE) for value in (TINY, HUGE, 0, math.nan, 10**400, 10**5000)),
     *(({"memory_bytes": value}, SIZE) for value in (TINY, HUGE, 0, math.nan, 2.0**63, 10**400)),
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def no_warning() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
 
 
 @pytest.mark.parametrize(("given", "range_"), PYTHON, ids=[next(iter(g)) for g, _ in PYTHON])
