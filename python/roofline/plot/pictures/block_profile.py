@@ -80,12 +80,9 @@ def _measured(config: Any, machine: Any, phase: Any, results: Any, how: Mapping[
     total, all_seen = math.fsum(times.values()), math.fsum(seen.values())
     large, small = _by_size(times, total)
     rows = []
-    for name, a, b, c in (
-        ("all", all_seen, total - all_seen, math.fsum(expected.values())),
-        *((name, seen.get(name, 0.0), rest.get(name, 0.0), expected[name]) for name in large),
-        *([(f"{len(small)} others", math.fsum(seen.get(n, 0.0) for n in small), math.fsum(rest.get(n, 0.0) for n in small),
-            math.fsum(expected[n] for n in small))] if small else []),
-    ):  # fmt: skip
+    joined = {f"{len(small)} others": small} if small else {}
+    for name, kernels in {"all": [*times], **{name: [name] for name in large}, **joined}.items():
+        a, b, c = (math.fsum(of.get(kernel, 0.0) for kernel in kernels) for of in (seen, rest, expected))
         bars = [Bar(end=a, fill="DRAM", key="measured")] if a else []
         bars += [Bar(start=a, end=a + b, fill="overlap", key="expected")] if b else []
         rows.append(Row(label=name, bars=bars, marks=[Mark(x=c, marker="|", colour="ink", key="tick")] if a else [],
