@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tables import refused
 
 from roofline import Checks, Error, check
 
@@ -62,24 +63,20 @@ def test_what_it_says() -> None:
     }  # fmt: skip
 
 
-def test_no_check_at_all() -> None:
-    with pytest.raises(Error, match="give equals, above or below"):
-        check("", 1)
-    with pytest.raises(Error, match="equals has 2 values for 3 found"):
-        check("", [1, 2, 3], equals=[1, 2])
-    with pytest.raises(Error, match="found is empty"):
-        check("", [], equals=1)
-    with pytest.raises(Error, match="found must be a number, a text"):
-        check("", object(), equals=1)
-    with pytest.raises(Error, match="tolerance must be a share"):
-        check("", 1, equals=1, tolerance=5)
-    with pytest.raises(Error, match="above must be a number, got '1'"):
-        check("", 1, above="1")  # type: ignore[arg-type]
-    with pytest.raises(Error, match="Checks are made of what"):
-        Checks([True])  # type: ignore[list-item]
+test_no_check_at_all = refused(
+    lambda found, how: check("", found, **how),
+    (1, {}, "give equals, above or below"),
+    ([1, 2, 3], {"equals": [1, 2]}, "equals has 2 values for 3 found"),
+    ([], {"equals": 1}, "found is empty"),
+    (object(), {"equals": 1}, "found must be a number, a text"),
+    (1, {"equals": 1, "tolerance": 5}, "tolerance must be a share"),
+    (1, {"above": "1"}, "above must be a number, got '1'"),
+)
 
 
 def test_a_table_of_them() -> None:
+    with pytest.raises(Error, match="Checks are made of what"):
+        Checks([True])  # type: ignore[list-item]
     first = Checks([check("<b>one</b>", 1, equals=1)])
     both = first + Checks([check("two", 3, equals=2, why="it is three")])
     assert isinstance(both, Checks)
