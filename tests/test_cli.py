@@ -132,6 +132,8 @@ def test_help_is_quick() -> None:
         (["explain", "/no/such/file.jsonl"], "neither a file nor an operator: name a results.jsonl, its folder, or an operator"),
         (["explain", "atention"], "neither a file nor an operator (did you mean attention"),
         (["plot", "/no/such/machine.json"], "No such file"),
+        (["compare", "machines.json", "A100"], "machines.json"),
+        (["compare", "H100", "A1000"], "B: there is no file or folder 'A1000', and there is no datasheet of 'A1000' (did you mean"),
         (["report", "--from", "/no/such/folder"], "No such file"),
         (["report", "-o", "/dev/null/report"], "cannot write into"),
         (["measure", "-o", "/no/such/folder/machine.json"], "cannot write"),

@@ -145,13 +145,6 @@ def test_one_value_given_twice_is_refused(line: list[str], cli: Any) -> None:
     assert "is given more than once" in cli.refused(line)
 
 
-def test_compare_says_what_it_takes(cli: Any) -> None:
-    assert "machines.json" in cli.refused(["compare", "machines.json", "A100"])
-    assert "B: there is no file or folder 'A1000', and there is no datasheet of 'A1000' (did you mean" in cli.refused(
-        ["compare", "H100", "A1000"]
-    )
-
-
 @pytest.mark.parametrize("closed", ["1", "2"])
 def test_closed_streams(closed: str) -> None:
     """`>&-`: what would be printed is an error where it is stdout, and the work is done where it is stderr."""
