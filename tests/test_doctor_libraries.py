@@ -41,39 +41,44 @@ def found(cpu: Cpu, **facts: Any) -> list[tuple[str, str]]:
 # -- rules --------------------------------------------------------------------------------------------------------------------
 
 
-def test_openblas_that_does_not_know_the_cpu() -> None:
-    """NumPy 2.4 on a Zen 5: 47 % of the roof, 1.9 times faster with SkylakeX."""
-    ((why, cure),) = found(ZEN5, kernels="Haswell", **OPENBLAS)
-    assert why == "OpenBLAS runs Haswell kernels (AVX2) on a CPU with AVX-512: it does not know this CPU"
-    assert cure == "OPENBLAS_CORETYPE=SkylakeX"
-
-
-@pytest.mark.parametrize(
-    ("cpu", "kernels"), [(ZEN3, "Haswell"), (ZEN3, "Zen"), (ZEN5, "SkylakeX"), (SAPPHIRE, "SapphireRapids"), (ZEN5, "newcore")]
-)
-def test_kernels_that_fit_or_are_not_known_get_no_reason(cpu: Cpu, kernels: str) -> None:
-    assert found(cpu, kernels=kernels, **OPENBLAS) == []
-
-
-@pytest.mark.parametrize("kernels", ["Katmai", "Prescott", "Nehalem", "Sandybridge", "generic"])
-def test_kernels_without_fma(kernels: str) -> None:
-    ((why, cure),) = found(ZEN3, kernels=kernels, environment={"OPENBLAS_CORETYPE": "Prescott"}, **OPENBLAS)
-    assert "(no AVX2) on a CPU with AVX2: OPENBLAS_CORETYPE=Prescott is set" in why
-    assert cure == "OPENBLAS_CORETYPE=Haswell"
-
-
-def test_kernels_that_are_too_wide_end_the_process() -> None:
-    """OPENBLAS_CORETYPE=SkylakeX on a Zen 3: SIGILL in the first product."""
-    facts = {"died": "its process ended with signal SIGILL", "threads": 0}
-    ((why, cure),) = found(ZEN3, environment={"OPENBLAS_CORETYPE": "SkylakeX"}, **facts)
-    assert why == "OPENBLAS_CORETYPE=SkylakeX asks for avx512 kernels, and this CPU has avx2"
-    assert cure == "OPENBLAS_CORETYPE=Haswell"
-    assert found(ZEN3, **facts) == []
-
-
-def test_openblas_elsewhere_than_on_x86_is_not_judged() -> None:
-    arm = Cpu(isas=("scalar", "neon"), cores=4, logical=4)
-    assert found(arm, kernels="generic", **OPENBLAS) == []
+DIED = {"died": "its process ended with signal SIGILL", "threads": 0}
+test_rules = gives(
+    lambda cpu, facts: found(cpu, **facts),
+    # NumPy 2.4 on a Zen 5: 47 % of the roof, 1.9 times faster with SkylakeX.
+    (ZEN5, {**OPENBLAS, "kernels": "Haswell"},
+     [("OpenBLAS runs Haswell kernels (AVX2) on a CPU with AVX-512: it does not know this CPU", "OPENBLAS_CORETYPE=SkylakeX")]),
+    # Kernels that fit, or are not known; and elsewhere than on x86 none is judged.
+    *((cpu, {**OPENBLAS, "kernels": kernels}, []) for cpu, kernels in (
+        (ZEN3, "Haswell"), (ZEN3, "Zen"), (ZEN5, "SkylakeX"), (SAPPHIRE, "SapphireRapids"), (ZEN5, "newcore"),
+        (Cpu(isas=("scalar", "neon"), cores=4, logical=4), "generic"),
+    )),
+    # SkylakeX on a Zen 3: SIGILL in the first product.
+    (ZEN3, {**DIED, "environment": {"OPENBLAS_CORETYPE": "SkylakeX"}},
+     [("OPENBLAS_CORETYPE=SkylakeX asks for avx512 kernels, and this CPU has avx2", "OPENBLAS_CORETYPE=Haswell")]),
+    (ZEN3, DIED, []),
+    # Limits in the environment.
+    (SAPPHIRE, {"blas": "mkl", "environment": {"MKL_ENABLE_INSTRUCTIONS": "AVX2"}},
+     [("MKL_ENABLE_INSTRUCTIONS=AVX2 limits its instruction sets", "unset MKL_ENABLE_INSTRUCTIONS")]),
+    (SAPPHIRE, {"blas": "onednn", "environment": {"ONEDNN_MAX_CPU_ISA": "DEFAULT"}}, []),
+    # Threads and cores.
+    (ZEN3, {**OPENBLAS, "threads": 1, "environment": {"OPENBLAS_NUM_THREADS": "1"}},
+     [("1 thread on 2 usable cores: OPENBLAS_NUM_THREADS=1 is set", "OPENBLAS_NUM_THREADS=2")]),
+    (SAPPHIRE, {**OPENBLAS, "threads": 4, "environment": {"OMP_NUM_THREADS": "4,2"}},
+     [("4 threads on 32 usable cores: OMP_NUM_THREADS=4,2 is set", "OMP_NUM_THREADS=32")]),
+    (SAPPHIRE, {**OPENBLAS, "threads": 8}, [("8 threads on 32 usable cores", "OPENBLAS_NUM_THREADS=32")]),
+    (ZEN3, {**OPENBLAS, "threads": 1, "layer": "disabled"},
+     [("1 thread on 2 usable cores: its BLAS is built without threads", "")]),
+    (ZEN3, {**OPENBLAS, "threads": 8, "environment": {"OMP_NUM_THREADS": "8"}},
+     [("8 threads on 2 usable cores: OMP_NUM_THREADS=8 is set", "OMP_NUM_THREADS=2")]),
+    (Cpu(cores=2, logical=64, quota=2.5), {**OPENBLAS, "threads": 64},
+     [("64 threads on 2 usable cores: the control group allows 2.5 and stops threads in mid-run", "OPENBLAS_NUM_THREADS=2")]),
+    (Cpu(cores=8, logical=16), {**OPENBLAS, "threads": 16},
+     [("16 threads on 8 usable cores: more than one thread shares a core", "OPENBLAS_NUM_THREADS=8")]),
+    # What was asked for is no fault, and our own pool follows the usable cores.
+    (ZEN3, {**OPENBLAS, "asked": 1, "threads": 1}, []),
+    (ZEN3, {**OPENBLAS, "library": "roofline", "threads": 1}, []),
+    (ZEN3, {"library": "onnxruntime", "blas": "mlas", "threads": 1}, [("1 thread on 2 usable cores", "")]),
+)  # fmt: skip
 
 
 test_mkl_asks_who_made_the_cpu = gives(
@@ -92,37 +97,11 @@ test_mkl_asks_who_made_the_cpu = gives(
 )
 
 
-def test_limits_in_the_environment() -> None:
-    ((why, cure),) = found(SAPPHIRE, blas="mkl", environment={"MKL_ENABLE_INSTRUCTIONS": "AVX2"})
-    assert (why, cure) == ("MKL_ENABLE_INSTRUCTIONS=AVX2 limits its instruction sets", "unset MKL_ENABLE_INSTRUCTIONS")
-    assert found(SAPPHIRE, blas="onednn", environment={"ONEDNN_MAX_CPU_ISA": "DEFAULT"}) == []
-
-
-@pytest.mark.parametrize(
-    ("cpu", "facts", "why", "cure"),
-    [
-        (ZEN3, {"threads": 1, "environment": {"OPENBLAS_NUM_THREADS": "1"}},
-         "1 thread on 2 usable cores: OPENBLAS_NUM_THREADS=1 is set", "OPENBLAS_NUM_THREADS=2"),
-        (SAPPHIRE, {"threads": 4, "environment": {"OMP_NUM_THREADS": "4,2"}},
-         "4 threads on 32 usable cores: OMP_NUM_THREADS=4,2 is set", "OMP_NUM_THREADS=32"),
-        (SAPPHIRE, {"threads": 8}, "8 threads on 32 usable cores", "OPENBLAS_NUM_THREADS=32"),
-        (ZEN3, {"threads": 1, "layer": "disabled"}, "1 thread on 2 usable cores: its BLAS is built without threads", ""),
-        (ZEN3, {"threads": 8, "environment": {"OMP_NUM_THREADS": "8"}}, "8 threads on 2 usable cores: OMP_NUM_THREADS=8 is set",
-         "OMP_NUM_THREADS=2"),
-        (Cpu(cores=2, logical=64, quota=2.5), {"threads": 64},
-         "64 threads on 2 usable cores: the control group allows 2.5 and stops threads in mid-run", "OPENBLAS_NUM_THREADS=2"),
-        (Cpu(cores=8, logical=16), {"threads": 16}, "16 threads on 8 usable cores: more than one thread shares a core",
-         "OPENBLAS_NUM_THREADS=8"),
-    ],
-)  # fmt: skip
-def test_threads_and_cores(cpu: Cpu, facts: dict[str, Any], why: str, cure: str) -> None:
-    assert found(cpu, **{**OPENBLAS, **facts}) == [(why, cure)]
-
-
-def test_threads_that_were_asked_for_are_no_fault() -> None:
-    assert found(ZEN3, asked=1, threads=1, **OPENBLAS) == []
-    assert found(ZEN3, library="roofline", threads=1, **OPENBLAS) == [], "its pool follows the usable cores"
-    assert found(ZEN3, library="onnxruntime", blas="mlas", threads=1) == [("1 thread on 2 usable cores", "")]
+@pytest.mark.parametrize("kernels", ["Katmai", "Prescott", "Nehalem", "Sandybridge", "generic"])
+def test_kernels_without_fma(kernels: str) -> None:
+    ((why, cure),) = found(ZEN3, kernels=kernels, environment={"OPENBLAS_CORETYPE": "Prescott"}, **OPENBLAS)
+    assert "(no AVX2) on a CPU with AVX2: OPENBLAS_CORETYPE=Prescott is set" in why
+    assert cure == "OPENBLAS_CORETYPE=Haswell"
 
 
 def test_a_reference_blas_is_named() -> None:
