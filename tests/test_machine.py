@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -127,20 +128,15 @@ def test_summary_by_hand() -> None:
     assert found.p5 == pytest.approx(1.75) and found.p95 == pytest.approx(15.25)
 
 
-@pytest.mark.parametrize(
-    ("n", "low", "high"),
-    [
-        (1, 1, 1),
-        (2, 1, 2),
-        (5, 1, 5),  # (5 ∓ 4.38) / 2: ranks 0 → 1 and ⌈5.69⌉ = 6 → 5
-        (9, 1, 9),  # (9 ∓ 5.88) / 2: ranks ⌊1.56⌋ and ⌈8.44⌉
-        (25, 7, 19),  # (25 ∓ 9.8) / 2: ⌊7.6⌋ and ⌈18.4⌉
-        (100, 40, 61),  # (100 ∓ 19.6) / 2: ⌊40.2⌋ and ⌈60.8⌉
-    ],
+test_ranks_of_the_interval = gives(
+    lambda n: attrgetter("low", "high")(summary(zigzag(n))),
+    (1, (1, 1)),
+    (2, (1, 2)),
+    (5, (1, 5)),  # (5 ∓ 4.38) / 2: ranks 0 → 1 and ⌈5.69⌉ = 6 → 5
+    (9, (1, 9)),  # (9 ∓ 5.88) / 2: ranks ⌊1.56⌋ and ⌈8.44⌉
+    (25, (7, 19)),  # (25 ∓ 9.8) / 2: ⌊7.6⌋ and ⌈18.4⌉
+    (100, (40, 61)),  # (100 ∓ 19.6) / 2: ⌊40.2⌋ and ⌈60.8⌉
 )
-def test_ranks_of_the_interval(n: int, low: int, high: int) -> None:
-    found = summary(zigzag(n))
-    assert (found.low, found.high) == (low, high)
 
 
 def test_the_interval_covers_the_median() -> None:
@@ -285,19 +281,14 @@ def test_bandwidth_is_the_better_of_plain_and_non_temporal() -> None:
     assert m.bandwidth("DRAM", "copy").variant == "plain"
 
 
-@pytest.mark.parametrize(
-    ("access", "measured", "answer"),
-    [
-        ("scale", ("read", "copy", "write"), "copy"),
-        ("triad", ("read", "copy", "add"), "add"),
-        ("read", ("write", "copy"), "copy"),
-        ("write", ("read",), "read"),
-        ("add", ("triad", "copy"), "triad"),
-    ],
+test_an_access_that_was_not_measured = gives(
+    lambda access, measured: machine(*(bandwidth(name, 40e9) for name in measured)).bandwidth("DRAM", access).access,
+    ("scale", ("read", "copy", "write"), "copy"),
+    ("triad", ("read", "copy", "add"), "add"),
+    ("read", ("write", "copy"), "copy"),
+    ("write", ("read",), "read"),
+    ("add", ("triad", "copy"), "triad"),
 )
-def test_an_access_that_was_not_measured(access: str, measured: tuple[str, ...], answer: str) -> None:
-    m = machine(*(bandwidth(name, 40e9) for name in measured))
-    assert m.bandwidth("DRAM", access).access == answer
 
 
 def test_which_ceilings_are_used() -> None:

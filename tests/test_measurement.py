@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from example import FAST, bracket, measurement
-from tables import refused
+from tables import gives, refused
 
 import roofline
 from roofline import Attention, AttentionBackward, Error, Matmul, OutOfMemory, Policy, Relu, Softmax, Stream, Unsupported
@@ -543,19 +543,15 @@ def test_contention_is_stated_as_other_shares_are() -> None:
     assert disturbances.contention(load, {}) == f"other work ran on these cores: {said}; repeat on an idle machine"
 
 
-@pytest.mark.parametrize(
-    "stream",
-    [
-        32512,
-        SimpleNamespace(cuda_stream=32512),  # PyTorch
-        SimpleNamespace(ptr=32512),  # CuPy
-        SimpleNamespace(handle=ctypes.c_void_p(32512)),  # Numba
-        SimpleNamespace(__cuda_stream__=lambda: (0, 32512)),
-        SimpleNamespace(__cuda_stream__=(0, 32512), cuda_stream=7),
-    ],
+test_handles_of_streams = gives(
+    stream_handle,
+    (32512, 32512),
+    (SimpleNamespace(cuda_stream=32512), 32512),  # PyTorch
+    (SimpleNamespace(ptr=32512), 32512),  # CuPy
+    (SimpleNamespace(handle=ctypes.c_void_p(32512)), 32512),  # Numba
+    (SimpleNamespace(__cuda_stream__=lambda: (0, 32512)), 32512),
+    (SimpleNamespace(__cuda_stream__=(0, 32512), cuda_stream=7), 32512),
 )
-def test_handles_of_streams(stream: Any) -> None:
-    assert stream_handle(stream) == 32512
 
 
 def test_bad_streams() -> None:

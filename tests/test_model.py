@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from example import ceilings, machine
 from hypothesis import given, strategies as st
+from tables import refused
 
 from roofline import model
 from roofline.dtypes import WIDER
@@ -119,13 +120,13 @@ def test_time_and_attainable_agree_above_the_floor(flops: float, moved: float) -
     assert flops / float(time_s(flops, moved, roofs)) == pytest.approx(rate, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"compute_flops_per_s": 0.0}, {"bandwidth_bytes_per_s": -1.0}, {"floor_s": -1e-9}, {"compute_flops_per_s": float("nan")}],
+test_roofs_are_positive = refused(
+    lambda name, value: dataclasses.replace(ROOFS, **{name: value}),
+    ("compute_flops_per_s", 0.0, "roofs must be positive"),
+    ("compute_flops_per_s", float("nan"), "roofs must be positive"),
+    ("bandwidth_bytes_per_s", -1.0, "roofs must be positive"),
+    ("floor_s", -1e-9, "roofs must be positive"),
 )
-def test_roofs_are_positive(changes: dict[str, float]) -> None:
-    with pytest.raises(Error, match="roofs must be positive"):
-        dataclasses.replace(ROOFS, **changes)
 
 
 # -- gaps -----------------------------------------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ def test_gaps_to_every_ceiling_by_hand() -> None:
     assert [gap.reached for gap in found if gap.ceiling.kind == "latency"] == [1e-3]
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
-def test_gaps_need_a_time(seconds: float) -> None:
-    with pytest.raises(Error, match="time_s must be positive and finite"):
-        gaps(machine(), 1, 1, seconds, "fp32")
+test_gaps_need_a_time = refused(
+    lambda seconds: gaps(machine(), 1, 1, seconds, "fp32"),
+    *((bad, "time_s must be positive and finite") for bad in (0.0, -1.0, float("nan"), float("inf"))),
+)

@@ -2,13 +2,14 @@
 
 import json
 import math
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from example import CONFIGS
 from hypothesis import given, strategies as st
-from tables import refused
+from tables import gives, refused
 
 from roofline.census import census_of
 from roofline.errors import Error
@@ -284,18 +285,13 @@ def test_modules_that_are_left_out(given: dict[str, Any], covers: str) -> None:
         assert found.replace(name="DeepSeek-R1-NVFP4") == preset("DeepSeek-R1-NVFP4")
 
 
-@pytest.mark.parametrize(
-    ("keys", "groups"),
-    [
-        ({}, (8, 4)),
-        ({"n_group": 1, "topk_group": 1}, (0, 0)),  # Kimi K2's
-        ({"topk_method": "group_limited_greedy", "topk_group": 3}, (8, 3)),
-        ({"topk_method": "greedy"}, (0, 0)),
-    ],
+test_groups_of_experts = gives(
+    lambda keys: attrgetter("expert_groups", "groups_per_token")(from_hugging_face(CONFIGS["DeepSeek-V3"] | keys)),
+    ({}, (8, 4)),
+    ({"n_group": 1, "topk_group": 1}, (0, 0)),  # Kimi K2's
+    ({"topk_method": "group_limited_greedy", "topk_group": 3}, (8, 3)),
+    ({"topk_method": "greedy"}, (0, 0)),
 )
-def test_groups_of_experts(keys: dict[str, Any], groups: tuple[int, int]) -> None:
-    found = from_hugging_face(CONFIGS["DeepSeek-V3"] | keys)
-    assert (found.expert_groups, found.groups_per_token) == groups
 
 
 test_groups_that_cannot_be = refused(
