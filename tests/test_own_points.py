@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tables import refused
+from tables import gives, refused
 
 from roofline import plot
 from roofline.cli import main
@@ -19,19 +19,15 @@ def machine() -> Machine:
     return Machine.from_peaks("Acme", 2e12, bf16=500e12, fp32=50e12)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        [("mine", 8, 4e12)],
-        [("mine", "8", "4 TFLOP/s")],
-        {"mine": (8, 4e12)},
-        [{"name": "mine", "flops_per_byte": 8, "flops_per_s": 4e12}],
-        [{"Kernel": "mine", "AI": "8", "rate": "4000 GFLOP/s"}],
-        [MINE],
-    ],
+test_every_form_is_one_point = gives(
+    own_points,
+    ([("mine", 8, 4e12)], [MINE]),
+    ([("mine", "8", "4 TFLOP/s")], [MINE]),
+    ({"mine": (8, 4e12)}, [MINE]),
+    ([{"name": "mine", "flops_per_byte": 8, "flops_per_s": 4e12}], [MINE]),
+    ([{"Kernel": "mine", "AI": "8", "rate": "4000 GFLOP/s"}], [MINE]),
+    ([MINE], [MINE]),
 )
-def test_every_form_is_one_point(given: Any) -> None:
-    assert own_points(given) == [MINE]
 
 
 def test_files_and_data_frames(tmp_path: Path) -> None:
