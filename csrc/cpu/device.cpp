@@ -332,6 +332,13 @@ Turn& Device::turn() {
   return *turn;
 }
 
+Bound planned(const std::string& implementation, const Device& device) {
+  Bound bound;
+  bound.plan.set("implementation", implementation);
+  bound.plan.set("threads", device.threads());
+  return bound;
+}
+
 std::shared_ptr<void> workspace(Device& device, std::size_t size_bytes, Fill fill) {
   // Whole huge pages, but for little: small ones at its end would make a launch slower, until the system joins them.
   if (size_bytes >= kHugePage / 8) size_bytes = (size_bytes + kHugePage - 1) / kHugePage * kHugePage;

@@ -74,6 +74,9 @@ class Device final : public Backend, public Queue {
 // A launch receives the device as its queue.
 inline Pool& pool(Queue& queue) { return static_cast<Device&>(queue).pool(); }
 
+// What a kernel's bind returns, with the first facts of its plan: what it is, and its threads.
+Bound planned(const std::string& implementation, const Device& device);
+
 // Workspace of a launch: allocated in bind (never in a launch), with huge pages, freed with the last owner. Trials that move it
 // want it uniform, in fp32: an AMD EPYC (family 25, model 17) stores lines of zeros past its caches at least twice as
 // fast as others.

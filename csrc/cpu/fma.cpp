@@ -62,11 +62,9 @@ Bound bound(const Fma& problem, Device& device, const FmaKernel& chosen, const s
             const std::vector<FmaOperands>& operands = {}, const std::shared_ptr<void>& memory = nullptr) {
   const std::int64_t element = size_bytes(Fma::accumulator(problem.dtype));
   const std::int64_t blocks = (problem.chains + chosen.block - 1) / chosen.block;
-  Bound bound;
-  bound.plan.set("implementation", implementation + "/" + isa);
+  Bound bound = planned(implementation + "/" + isa, device);
   bound.plan.set("isa", isa);
   bound.plan.set("block", chosen.block);  // chains is best a multiple of block x threads: a part of a block costs a whole one
-  bound.plan.set("threads", device.threads());
   bound.steps.push_back({"fma", [=, kernel = chosen](Queue& queue) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {

@@ -19,9 +19,7 @@ Bound call(const ops::ForkJoin& problem, Device&) {
 }
 
 Bound pool_run(const ops::ForkJoin& problem, Device& device) {
-  Bound bound;
-  bound.plan.set("implementation", "pool");
-  bound.plan.set("threads", device.threads());
+  Bound bound = planned("pool", device);
   bound.steps.push_back({"fork_join", [calls = problem.calls](Queue& queue) {
     for (std::int64_t i = 0; i < calls; ++i) pool(queue).run([](int) {});
   }});

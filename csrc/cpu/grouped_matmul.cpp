@@ -259,10 +259,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   plan->token = reinterpret_cast<std::int32_t*>(memory + token), plan->place = reinterpret_cast<std::int32_t*>(memory + place);
   plan->first = reinterpret_cast<std::int64_t*>(memory + first);
 
-  Bound bound;
-  bound.plan.set("implementation", "tiled/" + name(isa));
+  Bound bound = planned("tiled/" + name(isa), device);
   bound.plan.set("tile", std::to_string(table->tile_rows) + "x" + std::to_string(table->width));
-  bound.plan.set("threads", device.threads());
   bound.plan.set("gathered", 1);
   bound.plan.set("streams", plan->streams.count);
   bound.plan.set("prefetch", prefetch_of(plan->streams));

@@ -32,10 +32,8 @@ Bound bind(const MixedIntensity& problem, Device& device) {
   };
   auto partials = std::make_shared<std::vector<Partial>>(device.threads());
 
-  Bound bound;
-  bound.plan.set("implementation", "read/" + isa);
+  Bound bound = planned("read/" + isa, device);
   bound.plan.set("isa", isa);
-  bound.plan.set("threads", device.threads());
   bound.steps.push_back({"mixed_intensity", [=](Queue& queue) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {

@@ -14,11 +14,9 @@ Requires library_needs(DType dtype) {
 
 Bound bind_library(const char* step, const GemmProblem& problem, Device& device) {
   Gemm gemm = plan_gemm(problem, device);
-  Bound bound;
-  bound.plan.set("implementation", gemm.implementation);
+  Bound bound = planned(gemm.implementation, device);
   bound.plan.set("library_implementation", gemm.library_implementation);
   if (!gemm.instead_of.empty()) bound.plan.set("instead_of", gemm.instead_of);
-  bound.plan.set("threads", device.threads());
   bound.plan.set("split", gemm.split);
   bound.plan.set("packed_bytes", Value(gemm.packed_bytes));
   bound.plan.set("pack_s", Value(gemm.pack_s));
@@ -29,8 +27,7 @@ Bound bind_library(const char* step, const GemmProblem& problem, Device& device)
 
 Bound bind_tiled(const char* step, const TiledProblem& problem, Device& device) {
   TiledGemm gemm = plan_tiled(problem, device);
-  Bound bound;
-  bound.plan.set("implementation", "tiled/" + name(gemm.isa));
+  Bound bound = planned("tiled/" + name(gemm.isa), device);
   if (bits(problem.dtype) == 8 && gemm.isa == Isa::avx512_bf16) bound.plan.set("arithmetic", "bf16");
   bound.plan.set("tile", gemm.tile);
   bound.plan.set("row_block", gemm.row_block);
@@ -40,7 +37,6 @@ Bound bind_tiled(const char* step, const TiledProblem& problem, Device& device) 
     bound.plan.set("streams", gemm.streams.count);
     bound.plan.set("prefetch", prefetch_of(gemm.streams));
   }
-  bound.plan.set("threads", device.threads());
   if (!problem.unpack) {
     bound.plan.set("packed_bytes", Value(gemm.packed_bytes));
     bound.plan.set("pack_s", Value(gemm.pack_s));

@@ -226,8 +226,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   auto* const fixed_a = reinterpret_cast<std::uint32_t*>(scales + whole_pages(scales_of_a) / 4);
   const auto prepared = std::make_shared<std::vector<Prepared>>(device.threads() + 1);  // of each thread; the last counts launches
 
-  Bound bound;
-  bound.plan.set("implementation", "tiled/" + name(tiles ? Isa::amx : isa));
+  Bound bound = planned("tiled/" + name(tiles ? Isa::amx : isa), device);
   bound.plan.set("tile", std::to_string(tile_rows) + "x" + std::to_string(table->width));
   bound.plan.set("row_block", row_block);
   bound.plan.set("column_block", std::min(columns, part_columns));
@@ -239,7 +238,6 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
                                    " with a scale for " + std::to_string(std::min(problem.group, chunk)) + " numbers");
   }
   if (few && !tiles) bound.plan.set("streams", streams.count);
-  bound.plan.set("threads", device.threads());
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.steps.push_back({"quantized_matmul", [=, packed = packed, memory = memory, table = table, plain = &plain](Queue& queue) {
     Pool& threads = pool(queue);

@@ -57,13 +57,11 @@ Bound bind(const Stream& problem, Device& device, Way way) {
   };
   auto partials = std::make_shared<std::vector<Partial>>(device.threads());
 
-  Bound bound;
   const char* const kind = strided ? "strided/" : loads ? "loads/" : non_temporal ? "non_temporal/" : "plain/";
-  bound.plan.set("implementation", std::string(kind) + name(isa));
+  Bound bound = planned(std::string(kind) + name(isa), device);
   bound.plan.set("isa", name(isa));
   if (non_temporal) bound.plan.set("paced", paced), bound.past_caches = problem.c;
   if (strided) bound.plan.set("lines_cached", lines_cached(problem, device));
-  bound.plan.set("threads", device.threads());
   bound.steps.push_back({"stream", [=](Queue& queue) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {
