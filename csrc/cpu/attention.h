@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,20 +29,20 @@ struct AttentionTask {
   std::int64_t head_dim;
   std::int64_t rope_dim = 0;
   std::int64_t value_dim;               // columns of v and out
-  bool causal;
+  bool causal = true;
   std::int64_t window = 0;              // keys that a query sees at most; 0: all
   std::int64_t page_size = 0;           // tokens of a page; 0: the cache lies in one piece
   double scale;                         // of scores
   double softcap = 0;                   // scores become softcap tanh(score / softcap); 0: they stay
-  const void* q;                        // [batch, kv_heads, rows, head_dim], or with q_rope null [.., head_dim + rope_dim]
+  const void* q = nullptr;              // [batch, kv_heads, rows, head_dim], or with q_rope null [.., head_dim + rope_dim]
   const void* q_rope = nullptr;         // [batch, kv_heads, rows, rope_dim]
-  const void* k;                        // [batch, kv_heads, keys, head_dim], or [pages, kv_heads, page_size, head_dim]
-  const void* v;                        // as k, of value_dim columns
+  const void* k = nullptr;              // [batch, kv_heads, keys, head_dim], or [pages, kv_heads, page_size, head_dim]
+  const void* v = nullptr;              // as k, of value_dim columns
   const void* rope = nullptr;           // [batch, keys, rope_dim]: one for all KV heads
   const float* sinks = nullptr;         // [kv_heads, rows / seq_q], or null
   const std::int32_t* pages = nullptr;  // [batch, ceil(keys / page_size)], or null
   const std::int32_t* lengths = nullptr;  // [batch]: keys of each sequence, the first of its `keys`; null: all have `keys`
-  void* out;                            // as q, of value_dim columns
+  void* out = nullptr;                  // as q, of value_dim columns
   float* logsumexp = nullptr;           // [batch, kv_heads, rows], or null
 
   std::int64_t group() const { return rows / seq_q; }
@@ -53,6 +54,15 @@ struct AttentionTask {
   // The row of the cache where a KV head (of batch x kv_heads) begins; with pages, within each page.
   std::int64_t first_key(std::int64_t head) const { return pages ? head % kv_heads * page_size : head * keys; }
 };
+
+// What every operator of attention says alike: `keys` keys and values of `columns` columns, and scores over the root of `scaled`.
+template <class Problem>
+AttentionTask common_task(const Problem& problem, std::int64_t kv_heads, std::int64_t keys, std::int64_t columns,
+                          std::int64_t scaled) {
+  return {.op = Problem::op, .dtype = problem.dtype, .kv_dtype = problem.dtype, .batch = problem.batch, .kv_heads = kv_heads,
+          .rows = problem.heads / kv_heads * problem.seq_q, .seq_q = problem.seq_q, .keys = keys, .head_dim = columns,
+          .value_dim = columns, .scale = 1 / std::sqrt(static_cast<double>(scaled)), .out = problem.out};
+}
 
 // A thread takes a range of the keys of one KV head, read once; who ends the last range adds up. Throws Unsupported for many
 // queries and for elements that the kernels do not read.
@@ -75,6 +85,10 @@ Choice<AttentionTiledKernels> choose_tiled(DType dtype, Element queries, Cached:
 // Keys that they take at a time, without remainder tiles: at most 256, as many as half of L2 holds of K, V and scores, and as many
 // weights as two thirds of L1 hold, unless those are fewer than 128: then weights pass through L1, and long blocks cost less.
 std::int64_t kv_block_of(const AttentionTask& task, const AttentionTiledKernels& table, const Device& device);
+
+// What blocks of queries of a KV head (of batch x kv_heads) share: its keys and values, and how `table` reads them.
+AttentionBlock block_of(const AttentionTask& task, std::int64_t head, const AttentionTiledKernels& table, Cached::Element cache,
+                        std::int64_t kv_block);
 
 // The elements of a task, of fp64 the first. Throw Unsupported for others.
 Element queries_of(const AttentionTask& task);

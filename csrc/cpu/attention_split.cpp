@@ -78,8 +78,7 @@ Cached::Element cache_of(const AttentionTask& task) {
 TrialTask trial_task(const AttentionTask& task, std::int64_t rows, std::int64_t keys, Device& device) {
   TrialTask own = {{.op = task.op, .dtype = task.dtype, .kv_dtype = task.kv_dtype, .batch = 1, .kv_heads = device.threads(),
                     .rows = rows, .seq_q = 1, .keys = keys, .head_dim = task.head_dim, .rope_dim = task.rope_dim,
-                    .value_dim = task.value_dim, .causal = false, .scale = task.scale, .q = nullptr, .k = nullptr, .v = nullptr,
-                    .out = nullptr}, {}};
+                    .value_dim = task.value_dim, .causal = false, .scale = task.scale}, {}};
   const auto filled = [&](DType dtype, std::int64_t elements) {
     own.memory.push_back(workspace(device, elements * size_bytes(dtype)));
     device.fill(own.memory.back().get(), dtype, elements, Fill::uniform, 0);
@@ -176,38 +175,29 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   Number* const results = static_cast<Number*>(at(memory.get(), thread_bytes * device.threads()));
   // [heads, chunks]; who ends the last range of a chunk of a KV head adds up its parts. It counts on from launch to launch.
   const auto ended = std::make_shared<std::vector<std::atomic<std::int64_t>>>(heads * chunks);
-  const std::int64_t cache_bytes = size_bytes(task.kv_dtype), query_bytes = size_bytes(task.dtype);
-  const Number scale = static_cast<Number>(1.4426950408889634 * task.scale) * Cached::unit(cache);
+  const std::int64_t query_bytes = size_bytes(task.dtype);
 
-  Bound bound;
-  bound.plan.set("implementation", "split_kv/" + name(in_lanes ? lanes_isa : isa));
+  Bound bound = planned("split_kv/" + name(in_lanes ? lanes_isa : isa), device);
   bound.plan.set("query_block", most_rows);
   bound.plan.set("parts", parts);
   bound.plan.set("parts_bytes", parts_bytes);
   bound.plan.set("workspace_bytes", workspace_bytes);
-  bound.plan.set("threads", device.threads());
   const auto run = [=, table = table, lanes_table = lanes_table](Queue& queue, const Reading& reading) {
     pool(queue).for_each(heads * parts * chunks, [&](int worker, std::int64_t item) {
       const std::int64_t chunk = item % chunks, part = item / chunks % parts, head = item / chunks / parts;  // of batch x kv_heads
       const std::int64_t first_row = chunk * most_rows, rows = std::min(most_rows, task.rows - first_row);
       const std::int64_t whole = Kernels::whole(rows), row = head * task.rows + first_row;
       Number* const q = static_cast<Number*>(at(memory.get(), worker * thread_bytes));
-      const std::int64_t sequence = head / task.kv_heads, keys = task.keys_of(sequence), first_key = task.first_key(head);
-      const std::int64_t steps = parts_of(keys, step);
+      AttentionBlock block = block_of(task, head, *lanes_table, cache, kv_block);
+      const std::int64_t keys = block.seq_kv, steps = parts_of(keys, step);
       Number* const first = results + (head * chunks + chunk) * parts * part_numbers;
       // Per unit: out [parts, whole rows, head_dim], top [parts, whole rows], sum [parts, whole rows].
       Number* const tops = first + parts * whole * head_dim;
       Number* const sums = tops + parts * whole;
-      const std::int64_t first_byte = first_key * head_dim * cache_bytes, first_query = row * head_dim * query_bytes;
-      const void *const of_q = at(task.q, first_query), *const of_rope = at(task.q_rope, row * rope_dim * query_bytes);
-      const void *const k = at(task.k, first_byte), *const v = at(task.v, first_byte);
-      const void* const rope = at(task.rope, sequence * task.keys * rope_dim * cache_bytes);
+      const void* const of_q = at(task.q, row * head_dim * query_bytes);
+      const void* const of_rope = at(task.q_rope, row * rope_dim * query_bytes);
       Number *const out = first + part * whole * head_dim, *const top = tops + part * whole, *const sum = sums + part * whole;
-      const std::int64_t first_of_part = steps * part / parts * step;
-      const std::int64_t last_of_part = std::min(steps * (part + 1) / parts * step, keys);
-      const std::int64_t window = task.window > 0 ? task.window : keys, page_rows = task.kv_heads * task.page_size;
-      const Number softcap = static_cast<Number>(1.4426950408889634 * task.softcap);
-      const std::int32_t* const own_pages = task.pages ? task.pages + sequence * task.pages_each() : nullptr;
+      block.first = steps * part / parts * step, block.last = std::min(steps * (part + 1) / parts * step, keys);
       if constexpr (std::is_same_v<Number, float>)
         if (in_lanes) {
           for (std::int64_t i = 0; i < (rope_dim > 0 ? rows : 0); ++i) {  // both parts of a query side by side
@@ -215,39 +205,9 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
             std::memcpy(to, at(of_q, i * head_dim * query_bytes), head_dim * query_bytes);
             std::memcpy(at(to, head_dim * query_bytes), at(of_rope, i * rope_dim * query_bytes), rope_dim * query_bytes);
           }
-          lanes_table->of[queries]({
-              .q = rope_dim > 0 ? q : of_q,
-              .k = k,
-              .rope = rope,
-              .v = v,
-              .out = out,
-              .logsumexp = nullptr,
-              .sinks = nullptr,
-              .pages = own_pages,
-              .page_size = task.page_size,
-              .page_rows = page_rows,
-              .workspace = q + query_numbers,
-              .rows = rows,
-              .first_row = first_row,
-              .seq_q = task.seq_q,
-              .seq_kv = keys,
-              .head_dim = head_dim,
-              .rope_dim = rope_dim,
-              .value_dim = head_dim,
-              .kv_block = kv_block,
-              .window = window,
-              .element = cache,
-              .key_panel = key_panel,
-              .value_panel = value_panel,
-              .causal = task.causal,
-              .scale = scale,
-              .unit = 1,
-              .softcap = softcap,
-              .first = first_of_part,
-              .last = last_of_part,
-              .top = top,
-              .sum = sum,
-          });
+          block.q = rope_dim > 0 ? q : of_q, block.out = out, block.top = top, block.sum = sum, block.unit = 1;
+          block.workspace = q + query_numbers, block.rows = rows, block.first_row = first_row;
+          lanes_table->of[queries](block);
         }
       if (!in_lanes) {
         const std::int64_t tile_words = key_dim / table->numbers;
@@ -256,9 +216,9 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
         std::fill(q + rows * tile_words, q + whole * tile_words, Number{0});
         table->attend[cache]({
             .q = q,
-            .k = k,
-            .v = v,
-            .rope = rope,
+            .k = block.k,
+            .v = block.v,
+            .rope = block.rope,
             .workspace = q + query_numbers,
             .out = out,
             .top = top,
@@ -266,18 +226,18 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
             .rows = rows,
             .head_dim = head_dim,
             .rope_dim = rope_dim,
-            .first = first_of_part,
-            .last = last_of_part,
+            .first = block.first,
+            .last = block.last,
             .first_row = first_row,
             .seq_q = task.seq_q,
             .visible = task.causal ? keys - task.seq_q + 1 : keys,
             .growth = task.causal ? 1 : 0,
-            .window = window,
-            .scale = scale,
-            .softcap = softcap,
-            .pages = own_pages,
-            .page_size = task.page_size,
-            .page_rows = page_rows,
+            .window = block.window,
+            .scale = static_cast<Number>(block.scale),
+            .softcap = static_cast<Number>(block.softcap),
+            .pages = block.pages,
+            .page_size = block.page_size,
+            .page_rows = block.page_rows,
             .element = cache,
             .streams = reading.streams,
             .lead_bytes = reading.lead_bytes,

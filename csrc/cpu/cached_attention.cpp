@@ -1,7 +1,5 @@
 // cached_attention on a CPU: what attention_split.cpp and attention_tiled.cpp do, over a cache of its own dtype, within windows,
 // with sinks, in pages, of sequences of several lengths.
-#include <cmath>
-
 #include "cpu/attention.h"
 #include "cpu/device.h"
 #include "cpu/kernels.h"
@@ -13,30 +11,12 @@ namespace {
 using ops::CachedAttention;
 
 AttentionTask task_of(const CachedAttention& problem) {
-  AttentionTask task = {
-      .op = CachedAttention::op,
-      .dtype = problem.dtype,
-      .kv_dtype = problem.kv_dtype,
-      .batch = problem.batch,
-      .kv_heads = problem.kv_heads,
-      .rows = problem.group() * problem.seq_q,
-      .seq_q = problem.seq_q,
-      .keys = problem.keys,
-      .head_dim = problem.head_dim,
-      .value_dim = problem.head_dim,
-      .causal = true,
-      .window = problem.window,
-      .page_size = problem.page_size,
-      .scale = 1 / std::sqrt(static_cast<double>(problem.head_dim)),
-      .softcap = problem.softcap,
-      .q = problem.q,
-      .k = problem.k,
-      .v = problem.v,
-      .sinks = problem.sinks,
-      .pages = static_cast<const std::int32_t*>(problem.page_table),
-      .lengths = static_cast<const std::int32_t*>(problem.lengths),
-      .out = problem.out,
-  };
+  AttentionTask task = common_task(problem, problem.kv_heads, problem.keys, problem.head_dim, problem.head_dim);
+  task.kv_dtype = problem.kv_dtype;
+  task.window = problem.window, task.page_size = problem.page_size, task.softcap = problem.softcap;
+  task.q = problem.q, task.k = problem.k, task.v = problem.v, task.sinks = problem.sinks;
+  task.pages = static_cast<const std::int32_t*>(problem.page_table);
+  task.lengths = static_cast<const std::int32_t*>(problem.lengths);
   for (std::int64_t sequence = 0; problem.lengths && sequence < problem.batch; ++sequence)
     task.planned.push_back(problem.planned_keys(sequence));
   return task;

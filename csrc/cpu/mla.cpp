@@ -1,6 +1,4 @@
 // Multi-head latent attention on a CPU, as tasks of attention_split.cpp and attention_tiled.cpp.
-#include <cmath>
-
 #include "cpu/attention.h"
 #include "cpu/device.h"
 #include "cpu/kernels.h"
@@ -20,52 +18,20 @@ Bound split_kv(const MlaDecode& problem, Device& device) {
     throw Unsupported("mla_decode: split_kv takes c and the rotated keys in one dtype, without scales; got c of " +
                       name(problem.cache_dtype) + ", rotated keys of " + name(problem.rope_dtype) + " and scale_block " +
                       std::to_string(problem.scale_block));
-  const AttentionTask task = {
-      .op = MlaDecode::op,
-      .dtype = problem.dtype,
-      .kv_dtype = problem.cache_dtype,
-      .batch = problem.batch,
-      .kv_heads = 1,
-      .rows = problem.heads * problem.seq_q,
-      .seq_q = problem.seq_q,
-      .keys = problem.seq_kv,
-      .head_dim = problem.kv_lora_rank,
-      .rope_dim = problem.qk_rope_head_dim,
-      .value_dim = problem.kv_lora_rank,
-      .causal = problem.causal,
-      .scale = 1 / std::sqrt(static_cast<double>(problem.qk_nope_head_dim + problem.qk_rope_head_dim)),
-      .q = problem.q_latent,
-      .q_rope = problem.q_rope,
-      .k = problem.c,
-      .v = problem.c,
-      .rope = problem.k_rope,
-      .out = problem.out,
-  };
+  AttentionTask task =
+      common_task(problem, 1, problem.seq_kv, problem.kv_lora_rank, problem.qk_nope_head_dim + problem.qk_rope_head_dim);
+  task.kv_dtype = problem.cache_dtype, task.rope_dim = problem.qk_rope_head_dim, task.causal = problem.causal;
+  task.q = problem.q_latent, task.q_rope = problem.q_rope;
+  task.k = task.v = problem.c, task.rope = problem.k_rope;
   return split_kv(task, device);
 }
 
 // What attention_tiled.cpp does, with keys put together from their own part and the one that all heads share.
 Bound tiled(const MlaPrefill& problem, Device& device) {
-  const AttentionTask task = {
-      .op = MlaPrefill::op,
-      .dtype = problem.dtype,
-      .kv_dtype = problem.dtype,
-      .batch = problem.batch,
-      .kv_heads = problem.heads,
-      .rows = problem.seq_q,
-      .seq_q = problem.seq_q,
-      .keys = problem.seq_kv,
-      .head_dim = problem.qk_nope_head_dim,
-      .rope_dim = problem.qk_rope_head_dim,
-      .value_dim = problem.v_head_dim,
-      .causal = problem.causal,
-      .scale = 1 / std::sqrt(static_cast<double>(problem.qk_nope_head_dim + problem.qk_rope_head_dim)),
-      .q = problem.q,
-      .k = problem.k_nope,
-      .v = problem.v,
-      .rope = problem.k_rope,
-      .out = problem.out,
-  };
+  AttentionTask task = common_task(problem, problem.heads, problem.seq_kv, problem.qk_nope_head_dim,
+                                   problem.qk_nope_head_dim + problem.qk_rope_head_dim);
+  task.rope_dim = problem.qk_rope_head_dim, task.value_dim = problem.v_head_dim, task.causal = problem.causal;
+  task.q = problem.q, task.k = problem.k_nope, task.v = problem.v, task.rope = problem.k_rope;
   return tiled(task, device);
 }
 
