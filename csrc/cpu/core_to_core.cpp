@@ -22,11 +22,7 @@ constexpr int kLooks = 4096;
 
 void wait_for(const std::atomic<std::int64_t>& count, std::int64_t value) {
   for (int looks = 1; count.load(std::memory_order_acquire) != value; ++looks) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
+    relax();
     if (looks % kLooks == 0) sched_yield();
   }
 }

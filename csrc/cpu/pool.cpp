@@ -22,14 +22,6 @@ constexpr int kSpinsPerClockRead = 64;
 // Share of a window below which a worker counts as asleep: going to sleep and waking up would be most of what it did.
 constexpr double kLeastAwake = 0.1;
 
-inline void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 pid_t current_tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

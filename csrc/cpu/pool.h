@@ -17,6 +17,15 @@
 
 namespace roofline::cpu {
 
+// In a loop that waits for another core.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 class Pool {
  public:
   // cpus: one logical CPU per thread; workers stay pinned to theirs, the caller only between pin() and unpin().
