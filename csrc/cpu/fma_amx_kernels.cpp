@@ -3,32 +3,17 @@
 // A tile instruction adds 16 x 16 sums of 16 pairs (bf16) or fours (int8): sixteen steps of 256 chains at once, plus and minus in
 // turn within it. It takes 16 cycles and its result 52, so that four in turn leave no gap. What remains below sixteen steps is one
 // more instruction, whose further products are 0. Nothing reaches memory inside the loop.
+#include "cpu/amx_tiles.h"
 #include "cpu/fma_kernels.h"
-
 #include "cpu/isa.h"
-
-#if !defined(ROOFLINE_AMX_EMULATED)  // else the build has included an emulation already
-#include <immintrin.h>
-#endif
 
 namespace roofline::cpu {
 namespace {
 
-constexpr int kRows = 16, kRowBytes = 64, kTileBytes = kRows * kRowBytes;
+constexpr int kRows = 16, kRowBytes = 64, kWholeTile = kRows * kRowBytes;
 constexpr int kStepsAtOnce = 16;
 
-struct alignas(64) TileConfiguration {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {kRowBytes, kRowBytes, kRowBytes, kRowBytes, kRowBytes, kRowBytes, kRowBytes, kRowBytes};
-  std::uint8_t rows[16] = {kRows, kRows, kRows, kRows, kRows, kRows, kRows, kRows};
-};
-static_assert(sizeof(TileConfiguration) == 64);
-
-constexpr TileConfiguration kConfiguration;
-
-void begin() { _tile_loadconfig(&kConfiguration); }
+void begin() { configure(kRows, kRows); }
 
 void end() { _tile_release(); }
 
@@ -76,9 +61,9 @@ template <int Beats>
   }                                                                                                      \
   char* to = static_cast<char*>(result);                                                                 \
   _tile_stored(0, to, kRowBytes);                                                                        \
-  _tile_stored(1, to + kTileBytes, kRowBytes);                                                           \
-  _tile_stored(2, to + 2 * kTileBytes, kRowBytes);                                                       \
-  _tile_stored(3, to + 3 * kTileBytes, kRowBytes);
+  _tile_stored(1, to + kWholeTile, kRowBytes);                                                           \
+  _tile_stored(2, to + 2 * kWholeTile, kRowBytes);                                                       \
+  _tile_stored(3, to + 3 * kWholeTile, kRowBytes);
 // The accumulators, and what they are multiplied with.
 #define ROOFLINE_AMX_BEGIN(factor, plus, minus)                                                          \
   Tile left, right, rest;                                                                                \
@@ -91,9 +76,9 @@ template <int Beats>
   std::int64_t beat = 1;                                                                                 \
   const char* from = static_cast<const char*>(start);                                                    \
   _tile_loadd(0, from, kRowBytes);                                                                       \
-  _tile_loadd(1, from + kTileBytes, kRowBytes);                                                          \
-  _tile_loadd(2, from + 2 * kTileBytes, kRowBytes);                                                      \
-  _tile_loadd(3, from + 3 * kTileBytes, kRowBytes);
+  _tile_loadd(1, from + kWholeTile, kRowBytes);                                                          \
+  _tile_loadd(2, from + 2 * kWholeTile, kRowBytes);                                                      \
+  _tile_loadd(3, from + 3 * kWholeTile, kRowBytes);
 #define ROOFLINE_AMX_KERNEL(name, instruction, factor, plus, minus)                                      \
   template <int Few, int Many>                                                                           \
   void name(const void* start, void* result, std::int64_t steps, const FmaOperands*) {                   \
@@ -117,8 +102,8 @@ template <int Beats>
     for (std::int64_t turn = steps / kStepsAtOnce; turn > 0; --turn) {                                   \
       _tile_loadd(4, rows, kRowBytes);                                                                   \
       _tile_loadd(6, columns, kRowBytes);                                                                \
-      _tile_loadd(7, columns + kTileBytes, kRowBytes);                                                   \
-      _tile_loadd(5, rows + kTileBytes, kRowBytes);                                                      \
+      _tile_loadd(7, columns + kWholeTile, kRowBytes);                                                   \
+      _tile_loadd(5, rows + kWholeTile, kRowBytes);                                                      \
       ROOFLINE_AMX_PRODUCTS(instruction)                                                                 \
       rows += FmaOperands::kPairBytes;                                                                   \
       columns += FmaOperands::kPairBytes;                                                                \
@@ -139,10 +124,10 @@ template <int Beats>
 ROOFLINE_AMX_KERNEL(bf16, _tile_dpbf16ps, 0x40404040u, 0x40A040A0u, 0xC0A0C0A0u)  // pairs of 3; 5, -5
 ROOFLINE_AMX_KERNEL(int8, _tile_dpbssd, 0x03030303u, 0x05050505u, 0xFBFBFBFBu)    // fours of them
 
-static_assert(FmaOperands::kPairBytes == 2 * kTileBytes);
+static_assert(FmaOperands::kPairBytes == 2 * kWholeTile);
 constexpr FmaKernel kNone = {0, nullptr};
-constexpr std::int64_t kBlock = 4 * kTileBytes / 4;
-static_assert(4 * kTileBytes == kWidestFmaBlockBytes);
+constexpr std::int64_t kBlock = 4 * kWholeTile / 4;
+static_assert(4 * kWholeTile == kWidestFmaBlockBytes);
 
 }  // namespace
 
