@@ -45,7 +45,7 @@ class AdamTest : public TableTest<AdamKernels> {
     AdamPart work = part(n, decayed);
     work.p = p.data(), work.master = master ? kept.data() : nullptr, work.g = g.data(), work.m = m.data(), work.v = v.data();
     work.parameter = kElementOf<P>, work.gradient = kElementOf<G>, work.moment = kElementOf<M>;
-    GetParam().table->step[non_temporal](work);
+    table().step[non_temporal](work);
     ASSERT_TRUE(p.guarded() && g.guarded() && m.guarded() && v.guarded() && kept.guarded()) << n;
     ASSERT_EQ(master, !(kept == kept_before));
     for (std::int64_t i = 0; i < n; ++i) {
@@ -96,7 +96,7 @@ TEST_P(AdamTest, NanStaysAndNothingDividesByZero) {
   g[5] = std::numeric_limits<float>::quiet_NaN();
   AdamPart work = part(n, false);
   work.p = p.data(), work.g = g.data(), work.m = m.data(), work.v = v.data();
-  GetParam().table->step[0](work);
+  table().step[0](work);
   for (std::int64_t i = 0; i < n; ++i) {
     EXPECT_EQ(std::isnan(p[i]) && std::isnan(m[i]) && std::isnan(v[i]), i == 5) << i;
     if (i != 5) {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -46,10 +46,7 @@ struct Shape {
 inline void set(float& to, double value) { to = static_cast<float>(value); }
 inline void set(double& to, double value) { to = value; }
 inline void set(Bf16& to, double value) {
-  const float narrow = static_cast<float>(value);
-  std::uint32_t bits;
-  std::memcpy(&bits, &narrow, sizeof bits);
-  to.bits = static_cast<std::uint16_t>(bits >> 16);
+  to.bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16);
 }
 inline void set(Fp16& to, double value) {
   int exponent;
@@ -173,6 +170,16 @@ void compare(const Shape& shape, Tensors<T, K>& tensors, const Attended& wanted,
   for (std::int64_t row = 0; shape.logsumexp && row < shape.rows(); ++row)
     ASSERT_NEAR(tensors.logsumexp[row], wanted.logsumexp[row], tolerance + 2e-7 * (1 + std::abs(wanted.logsumexp[row])))
         << "row " << row;
+}
+
+// Whether a result is the number of K that one value is, to fp32's rounding and `least`; of an infinity it may be NaN.
+template <class K>
+testing::AssertionResult is_number(double out, double wanted, double least) {
+  const bool right = std::isinf(wanted)   ? !std::isfinite(out)
+                     : std::isnan(wanted) ? std::isnan(out)
+                                          : std::abs(out - wanted) <= 2e-7 * std::abs(wanted) + least;
+  if (right) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "element " << kCachedOf<K> << " is " << out << ", not " << wanted;
 }
 
 }  // namespace roofline::cpu

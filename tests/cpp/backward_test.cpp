@@ -10,6 +10,7 @@
 #include "cpu/backward_kernels.h"
 #include "cpu/isa.h"
 #include "guarded.h"
+#include "reference.h"
 #include "tested.h"
 
 namespace roofline::cpu {
@@ -33,7 +34,7 @@ class BackwardTest : public TableTest<BackwardKernels> {
  protected:
   template <class T>
   void check(const Shape& shape) const {
-    const BackwardKernels& table = *GetParam().table;
+    const BackwardKernels& table = this->table();
     if (!table.gradients[kElementOf<T>]) return;
     const std::int64_t rows = shape.group * shape.seq_q, head_dim = shape.head_dim, pitch = table.pitch(head_dim);
     const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
@@ -52,8 +53,7 @@ class BackwardTest : public TableTest<BackwardKernels> {
       const std::int64_t seen = shape.causal ? row % shape.seq_q + shape.seq_kv - shape.seq_q + 1 : shape.seq_kv;
       double sum = 0;
       for (std::int64_t key = 0; key < seen; ++key) {
-        double score = 0;
-        for (std::int64_t d = 0; d < head_dim; ++d) score += wide_q[row * head_dim + d] * wide_k[key * head_dim + d];
+        const double score = reference::dot(&wide_q[row * head_dim], &wide_k[key * head_dim], head_dim);
         p[row * shape.seq_kv + key] = score * scale;
         sum += std::exp(score * scale);
       }
@@ -61,8 +61,7 @@ class BackwardTest : public TableTest<BackwardKernels> {
       for (std::int64_t d = 0; d < head_dim; ++d)
         wanted_delta[row] += out.value(row * head_dim + d) * wide_dout[row * head_dim + d];
       for (std::int64_t key = 0; key < seen; ++key) {
-        double dp = 0;
-        for (std::int64_t d = 0; d < head_dim; ++d) dp += wide_dout[row * head_dim + d] * wide_v[key * head_dim + d];
+        const double dp = reference::dot(&wide_dout[row * head_dim], &wide_v[key * head_dim], head_dim);
         double& one = p[row * shape.seq_kv + key];
         one = std::exp(one - static_cast<double>(logsumexp[row]));
         ds[row * shape.seq_kv + key] = one * (dp - wanted_delta[row]);

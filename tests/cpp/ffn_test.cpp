@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -42,14 +42,11 @@ class FfnTest : public TableTest<FfnKernels> {
   static void fill(Floats& sums, Floats& scale, std::int64_t n, std::uint64_t seed, double largest) {
     scale.fill(seed + 1, largest / (1 << 20));
     for (std::int64_t i = 0; i < n; ++i) {
-      const auto whole = static_cast<std::int32_t>(random_uniform(seed, i) * (1 << 20));
-      std::memcpy(&sums[i], &whole, sizeof whole);
+      sums[i] = std::bit_cast<float>(static_cast<std::int32_t>(random_uniform(seed, i) * (1 << 20)));
     }
   }
   static double value(Floats& sums, Floats& scale, std::int64_t i) {
-    std::int32_t whole;
-    std::memcpy(&whole, &sums[i], sizeof whole);
-    return static_cast<double>(whole) * scale[i];
+    return static_cast<double>(std::bit_cast<std::int32_t>(sums[i])) * scale[i];
   }
 
   // n numbers up to about 3 `largest`: each is rounded as the exact activation is, or one that is 2^-16 of x away.
@@ -58,7 +55,7 @@ class FfnTest : public TableTest<FfnKernels> {
     Floats x(n, 1), scale(n, 3), gate(n, 2), gate_scale(n, 5);
     fill(x, scale, n, 1, largest), fill(gate, gate_scale, n, 7, largest);
     std::vector<std::int8_t> y(n + 128, 0x5A);
-    GetParam().table->quantize[activation](x.data(), scale.data(), gate.data(), gate_scale.data(), times, y.data() + 64, n);
+    table().quantize[activation](x.data(), scale.data(), gate.data(), gate_scale.data(), times, y.data() + 64, n);
     for (std::int64_t i = 0; i < n; ++i) {
       const double of = value(x, scale, i), of_gate = activation == kSwiGlu ? value(gate, gate_scale, i) : 1;
       const double steps = activated(activation, of, of_gate) * times;
@@ -92,7 +89,7 @@ TEST_P(FfnTest, ActivatesSumsInBf16) {
         Floats x(n, 1), gate(n, 3);
         x.fill(n, largest), gate.fill(n + 1, largest);
         Guarded<Bf16> y(n);
-        GetParam().table->activate[activation](x.data(), gate.data(), y.data(), n);
+        table().activate[activation](x.data(), gate.data(), y.data(), n);
         ASSERT_TRUE(y.guarded());
         for (std::int64_t i = 0; i < n; ++i) {
           const double exact = activated(activation, x[i], gate[i]);
@@ -108,7 +105,7 @@ TEST_P(FfnTest, ScalesInPlace) {
     fill(c, scale, n, 3, 1);
     std::vector<double> expected;
     for (std::int64_t i = 0; i < n; ++i) expected.push_back(value(c, scale, i));
-    GetParam().table->scale(c.data(), scale.data(), n);
+    table().scale(c.data(), scale.data(), n);
     ASSERT_TRUE(c.guarded());
     for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(c[i], static_cast<float>(expected[i]));
   }
@@ -121,17 +118,13 @@ TEST_P(FfnTest, TiesGoToEvenAndWhatIsTooLargeIsTheLargest) {
   const int relu[] = {0, 2, 2, 126, 127, 127, 127, 127, 0};
   const int swiglu[] = {0, -2, -2, -126, -128, -128, -128, -128, 0, 0};  // of -x, with a gate that is 1 after all
   for (int i = 0; i < 10; ++i) {
-    const std::int32_t one = 1, minus = -1;
-    float x, y, gate_scale = 64 / 64.0f, gate;
-    std::memcpy(&x, &one, sizeof x), std::memcpy(&y, &minus, sizeof y);
-    const std::int32_t large = 64;
-    std::memcpy(&gate, &large, sizeof gate);
+    const float x = std::bit_cast<float>(1), y = std::bit_cast<float>(-1), gate = std::bit_cast<float>(64), gate_scale = 1;
     std::int8_t to = 99;
     if (i < 9) {
-      GetParam().table->quantize[kRelu](&x, &scales[i], nullptr, nullptr, 1, &to, 1);
+      table().quantize[kRelu](&x, &scales[i], nullptr, nullptr, 1, &to, 1);
       EXPECT_EQ(to, relu[i]) << scales[i];
     }
-    GetParam().table->quantize[kSwiGlu](&y, &scales[i], &gate, &gate_scale, 1 / 64.0f, &to, 1);
+    table().quantize[kSwiGlu](&y, &scales[i], &gate, &gate_scale, 1 / 64.0f, &to, 1);
     EXPECT_EQ(to, swiglu[i]) << scales[i];
   }
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cpu/isa.h"
+#include "guarded.h"
 
 namespace roofline::cpu {
 
@@ -18,11 +19,6 @@ extern const FmaOperandKernels fma_operands_emulated;
 namespace {
 
 const std::int64_t kSteps[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 100, 1001};
-
-double half(std::uint16_t bits) {  // normal numbers and 0
-  const double sign = bits & 0x8000 ? -1 : 1;
-  return bits & 0x7FFF ? sign * std::ldexp(1024 + (bits & 0x3FF), (bits >> 10 & 0x1F) - 25) : 0;
-}
 
 // Chains start at different whole numbers, so that every result is exact: odd steps end `moved` above, even ones where they began.
 template <class T>
@@ -51,7 +47,7 @@ void whole_numbers(const std::string& name, FmaKernel kernel, double moved, cons
       std::memcpy(&value, reinterpret_cast<char*>(result.data()) + i * sizeof(T), sizeof(T));
       const double expected = (sizeof(T) == 2 ? (i % 2 ? 2 : -2) : i % 1000 - 500) + (steps % 2 ? moved : 0);
       if constexpr (sizeof(T) == 2)
-        ASSERT_EQ(half(value), expected) << name << ", chain " << i << ", " << steps << " steps";
+        ASSERT_EQ(value_of(Fp16{value}), expected) << name << ", chain " << i << ", " << steps << " steps";
       else
         ASSERT_EQ(static_cast<double>(value), expected) << name << ", chain " << i << ", " << steps << " steps";
     }

@@ -3,6 +3,7 @@
 // emulation.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -59,8 +60,7 @@ class GemmTest : public TableTest<GemmKernels> {
     std::vector<std::uint8_t> all(numbers.size() * size);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const float x = numbers[i];
-      std::uint32_t word;
-      std::memcpy(&word, &x, sizeof word);
+      auto word = std::bit_cast<std::uint32_t>(x);
       if (type == Stored::bf16) word >>= 16;
       if (type == Stored::fp16) {
         const auto half = static_cast<HalfNumber>(x);
@@ -86,7 +86,7 @@ class GemmTest : public TableTest<GemmKernels> {
              std::int64_t first = 0, std::int64_t skipped = 0) const {
     SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << inner << (few ? " few " : " block ")
                                     << kNames[index(type)]);
-    const GemmKernels& table = *GetParam().table;
+    const GemmKernels& table = this->table();
     const bool integers = type == Stored::int8;
     const std::int64_t per_word = table.numbers[index(type)];
     if (per_word == 0) return;
@@ -167,10 +167,8 @@ class GemmTest : public TableTest<GemmKernels> {
           continue;
         }
         const double sum = product(a, b, row, column, columns, inner);
-        std::int32_t whole;
-        std::memcpy(&whole, &c[at], sizeof whole);
         if (integers)
-          ASSERT_EQ(whole, sum * 128 * 128) << "row " << row << " column " << column;
+          ASSERT_EQ(std::bit_cast<std::int32_t>(c[at]), sum * 128 * 128) << "row " << row << " column " << column;
         else
           ASSERT_NEAR(c[at], sum, 1e-6 * (inner + 16)) << "row " << row << " column " << column;
       }
@@ -180,7 +178,7 @@ class GemmTest : public TableTest<GemmKernels> {
 
 TEST_P(GemmTest, EveryNumberOfFewRows) {
   for (std::int64_t rows = 1; rows <= GemmKernels::kMostFewRows; ++rows)
-    for (const Stored type : kAll) check(rows, 9 * GetParam().table->width, 70, 0, true, type);
+    for (const Stored type : kAll) check(rows, 9 * table().width, 70, 0, true, type);
 }
 
 TEST_P(GemmTest, FewRowsWholePagesApart) {
@@ -189,20 +187,20 @@ TEST_P(GemmTest, FewRowsWholePagesApart) {
 }
 
 TEST_P(GemmTest, EveryNumberOfRowsOfABlock) {
-  for (std::int64_t rows = 1; rows <= 2 * GetParam().table->tile_rows + 1; ++rows)
-    for (const Stored type : kAll) check(rows, 2 * GetParam().table->width, 45, 45, false, type);
+  for (std::int64_t rows = 1; rows <= 2 * table().tile_rows + 1; ++rows)
+    for (const Stored type : kAll) check(rows, 2 * table().width, 45, 45, false, type);
 }
 
 TEST_P(GemmTest, BlocksOfRowsWholePagesApart) {
-  for (const Stored type : kAll) check(19, GetParam().table->width + 5, 2048, 512, false, type);
+  for (const Stored type : kAll) check(19, table().width + 5, 2048, 512, false, type);
 }
 
 TEST_P(GemmTest, SumsOfSeveralBlocks) {
-  for (const Stored type : kAll) check(2 * GetParam().table->tile_rows + 7, 2 * GetParam().table->width + 5, 200, 32, false, type);
+  for (const Stored type : kAll) check(2 * table().tile_rows + 7, 2 * table().width + 5, 200, 32, false, type);
 }
 
 TEST_P(GemmTest, EveryRemainderOfColumns) {
-  for (std::int64_t columns = 1; columns <= 2 * GetParam().table->width + 1; ++columns)
+  for (std::int64_t columns = 1; columns <= 2 * table().width + 1; ++columns)
     for (const bool few : {false, true})
       for (const Stored type : kAll) check(3, columns, 33, 16, few, type);
 }
@@ -210,17 +208,17 @@ TEST_P(GemmTest, EveryRemainderOfColumns) {
 TEST_P(GemmTest, EveryRemainderOfInner) {
   for (const std::int64_t inner : {1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 130})
     for (const bool few : {false, true})
-      for (const Stored type : kAll) check(5, GetParam().table->width + 3, inner, 64, few, type);
+      for (const Stored type : kAll) check(5, table().width + 3, inner, 64, few, type);
 }
 
 TEST_P(GemmTest, ARangeOfStripsWritesItsColumnsAlone) {
   for (const bool few : {false, true})
-    for (const Stored type : kAll) check(7, 21 * GetParam().table->width - 1, 40, 32, few, type, 2, 1);
+    for (const Stored type : kAll) check(7, 21 * table().width - 1, 40, 32, few, type, 2, 1);
 }
 
 // The largest sums of int8 there are: they neither saturate nor lose a bit.
 TEST_P(GemmTest, SumsOfInt8AreExact) {
-  const GemmKernels& table = *GetParam().table;
+  const GemmKernels& table = this->table();
   constexpr std::int64_t kInner = 4096;
   const std::vector<std::int8_t> least(kInner * table.width, -128);
   if (table.numbers[index(Stored::int8)] == 0) return;
@@ -255,13 +253,13 @@ void check_numbers(const GemmKernels& table, Stored type, std::uint8_t one) {
 }
 
 TEST_P(GemmTest, EveryNumberOfFp8) {
-  check_numbers<3>(*GetParam().table, Stored::fp8_e4m3, 0x38);
-  check_numbers<2>(*GetParam().table, Stored::fp8_e5m2, 0x3C);
+  check_numbers<3>(table(), Stored::fp8_e4m3, 0x38);
+  check_numbers<2>(table(), Stored::fp8_e5m2, 0x3C);
 }
 
 // b as it lies, a part of a wider matrix, into a part of a wider one; and the same b packed in fp32.
 TEST_P(GemmTest, TakesBAsItLies) {
-  const GemmKernels& table = *GetParam().table;
+  const GemmKernels& table = this->table();
   for (const Stored type : kReal)
     for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 14, 15, 18})
       for (const std::int64_t columns : {1, 3, 16, 37, 1000})
@@ -311,27 +309,27 @@ TEST_P(GemmTest, TakesBAsItLies) {
 }
 
 TEST_P(GemmTest, WidensEveryKindOfNumber) {
-  if (!GetParam().table->widen[index(Stored::fp16)]) return;
+  if (!table().widen[index(Stored::fp16)]) return;
   const std::vector<std::uint16_t> narrow = {0x0000, 0x8000, 0x3F80, 0xC000, 0x0001, 0x7F80, 0xFF80, 0x7F7F};
   std::vector<float> wide(narrow.size());
-  GetParam().table->widen[index(Stored::bf16)](narrow.data(), wide.data(), static_cast<std::int64_t>(narrow.size()));
+  table().widen[index(Stored::bf16)](narrow.data(), wide.data(), static_cast<std::int64_t>(narrow.size()));
   EXPECT_EQ(wide, (std::vector<float>{0.0f, -0.0f, 1.0f, -2.0f, 0x1p-133f, INFINITY, -INFINITY, 0x1.FEp127f}));
   const std::vector<std::uint16_t> halves = {0x0000, 0x8000, 0x3C00, 0xC000, 0x0001, 0x7C00, 0xFC00, 0x7BFF};
-  GetParam().table->widen[index(Stored::fp16)](halves.data(), wide.data(), static_cast<std::int64_t>(halves.size()));
+  table().widen[index(Stored::fp16)](halves.data(), wide.data(), static_cast<std::int64_t>(halves.size()));
   EXPECT_EQ(wide, (std::vector<float>{0.0f, -0.0f, 1.0f, -2.0f, 0x1p-24f, INFINITY, -INFINITY, 65504.0f}));
 }
 
 TEST_P(GemmTest, PairsAreRounded) {
-  if (!GetParam().table->pair) return;
+  if (!table().pair) return;
   const std::vector<float> wide = {1.0f, -2.0f, 1.00390625f, 1.01171875f};  // two ties, to even
   std::vector<std::uint32_t> words(2);
-  GetParam().table->pair(wide.data(), reinterpret_cast<float*>(words.data()), 2);
+  table().pair(wide.data(), reinterpret_cast<float*>(words.data()), 2);
   EXPECT_EQ(words, (std::vector<std::uint32_t>{0xC0003F80, 0x3F823F80}));
-  const int width = GetParam().table->width;
+  const int width = table().width;
   std::vector<float> rows(4 * width);
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = wide[i / width] * (i % width ? 1.0f : -1.0f);
   words.assign(2 * width, 0);
-  GetParam().table->pair_rows(rows.data(), reinterpret_cast<float*>(words.data()), 2);
+  table().pair_rows(rows.data(), reinterpret_cast<float*>(words.data()), 2);
   for (int i = 0; i < 2 * width; ++i)
     EXPECT_EQ(words[i], (i < width ? 0xC0003F80u : 0x3F823F80u) ^ (i % width ? 0 : 0x80008000u)) << "word " << i;
 }
@@ -339,9 +337,9 @@ TEST_P(GemmTest, PairsAreRounded) {
 TEST_P(GemmTest, NarrowsToTheNearestNumber) {
   const std::vector<float> wide = {1.0f, 1.00390625f, 1.01171875f, -2.0f, INFINITY};  // two ties of bf16, to even
   std::vector<std::uint16_t> narrow(wide.size());
-  GetParam().table->narrow[index(Stored::bf16)](wide.data(), narrow.data(), static_cast<std::int64_t>(wide.size()));
+  table().narrow[index(Stored::bf16)](wide.data(), narrow.data(), static_cast<std::int64_t>(wide.size()));
   EXPECT_EQ(narrow, (std::vector<std::uint16_t>{0x3F80, 0x3F80, 0x3F82, 0xC000, 0x7F80}));
-  GetParam().table->narrow[index(Stored::fp16)](wide.data(), narrow.data(), static_cast<std::int64_t>(wide.size()));
+  table().narrow[index(Stored::fp16)](wide.data(), narrow.data(), static_cast<std::int64_t>(wide.size()));
   EXPECT_EQ(narrow, (std::vector<std::uint16_t>{0x3C00, 0x3C04, 0x3C0C, 0xC000, 0x7C00}));
 }
 
@@ -376,7 +374,7 @@ class GemmDoublesTest : public TableTest<GemmKernelsOf<double>> {
   void check(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t inner_block, bool few, std::int64_t first = 0,
              std::int64_t skipped = 0) const {
     SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << inner << (few ? " few" : " block"));
-    const GemmKernelsOf<double>& table = *GetParam().table;
+    const GemmKernelsOf<double>& table = this->table();
     const std::int64_t strips = (columns + table.width - 1) / table.width, last = strips - skipped, c_stride = columns + 3;
     // Few rows lie apart, or whole pages from one to the next.
     const std::int64_t behind = few && inner % table.kPageWords ? 8 : 0, stride = inner + behind;
@@ -407,7 +405,7 @@ class GemmDoublesTest : public TableTest<GemmKernelsOf<double>> {
 };
 
 TEST_P(GemmDoublesTest, EveryNumberOfFewRows) {
-  for (std::int64_t rows = 1; rows <= GemmKernels::kMostFewRows; ++rows) check(rows, 9 * GetParam().table->width, 70, 0, true);
+  for (std::int64_t rows = 1; rows <= GemmKernels::kMostFewRows; ++rows) check(rows, 9 * table().width, 70, 0, true);
 }
 
 TEST_P(GemmDoublesTest, FewRowsWholePagesApart) {
@@ -415,17 +413,17 @@ TEST_P(GemmDoublesTest, FewRowsWholePagesApart) {
 }
 
 TEST_P(GemmDoublesTest, EveryNumberOfRowsOfABlock) {
-  for (std::int64_t rows = 1; rows <= 2 * GetParam().table->tile_rows + 1; ++rows)
-    check(rows, 2 * GetParam().table->width, 45, 45, false);
+  for (std::int64_t rows = 1; rows <= 2 * table().tile_rows + 1; ++rows)
+    check(rows, 2 * table().width, 45, 45, false);
 }
 
 TEST_P(GemmDoublesTest, SumsOfSeveralBlocks) {
-  check(2 * GetParam().table->tile_rows + 7, 2 * GetParam().table->width + 5, 200, 32, false);
-  check(19, GetParam().table->width + 5, 1024, 512, false);  // rows of whole pages
+  check(2 * table().tile_rows + 7, 2 * table().width + 5, 200, 32, false);
+  check(19, table().width + 5, 1024, 512, false);  // rows of whole pages
 }
 
 TEST_P(GemmDoublesTest, EveryRemainder) {
-  const int width = GetParam().table->width;
+  const int width = table().width;
   for (const bool few : {false, true}) {
     for (std::int64_t columns = 1; columns <= 2 * width + 1; ++columns) check(3, columns, 33, 16, few);
     for (const std::int64_t inner : {1, 2, 3, 4, 5, 7, 8, 9, 63, 64, 65, 130}) check(5, width + 3, inner, 64, few);
@@ -433,12 +431,12 @@ TEST_P(GemmDoublesTest, EveryRemainder) {
 }
 
 TEST_P(GemmDoublesTest, ARangeOfStripsWritesItsColumnsAlone) {
-  for (const bool few : {false, true}) check(7, 21 * GetParam().table->width - 1, 40, 32, few, 2, 1);
+  for (const bool few : {false, true}) check(7, 21 * table().width - 1, 40, 32, few, 2, 1);
 }
 
 // b as it lies, a part of a wider matrix, and the same b packed.
 TEST_P(GemmDoublesTest, TakesBAsItLies) {
-  const GemmKernelsOf<double>& table = *GetParam().table;
+  const GemmKernelsOf<double>& table = this->table();
   for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 14, 18})
     for (const std::int64_t columns : {1, 3, 16, 37, 600})
       for (const std::int64_t inner : {1, 7, 8, 19, 45}) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -14,12 +15,7 @@ namespace roofline::cpu {
 
 inline double value_of(float x) { return x; }
 inline double value_of(double x) { return x; }
-inline double value_of(Bf16 x) {
-  const std::uint32_t bits = std::uint32_t{x.bits} << 16;
-  float wide;
-  std::memcpy(&wide, &bits, sizeof wide);
-  return wide;
-}
+inline double value_of(Bf16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
 inline double value_of(Fp16 x) {
   const int exponent = x.bits >> 10 & 31, mantissa = x.bits & 1023;
   const double finite = exponent ? (1024 + mantissa) * static_cast<double>(1u << exponent) * 0x1p-25 : mantissa * 0x1p-24;
@@ -80,9 +76,10 @@ class Guarded {
   T* data() { return reinterpret_cast<T*>(memory_.data() + first_); }
   T& operator[](std::int64_t i) { return data()[i]; }
   double value(std::int64_t i) { return value_of(data()[i]); }
-  std::vector<double> values() {
-    std::vector<double> all(n_);
-    for (std::int64_t i = 0; i < n_; ++i) all[i] = value(i);
+  std::vector<double> values() { return values(0, n_); }
+  std::vector<double> values(std::int64_t first, std::int64_t n) {
+    std::vector<double> all;
+    for (std::int64_t i = first; i < first + n; ++i) all.push_back(value(i));
     return all;
   }
   void fill(std::uint64_t seed) {

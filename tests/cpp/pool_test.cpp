@@ -2,12 +2,12 @@
 #include "cpu/pool.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <memory>
 #include <thread>
+
+#include "forked.h"
 
 namespace roofline::cpu {
 namespace {
@@ -136,16 +136,6 @@ TEST_P(PoolTest, LoadIsSane) {
 TEST_P(PoolTest, WorksInAForkedChild) {
   Pool pool(cpus(GetParam()));
   ASSERT_TRUE(runs_on_every_worker(pool, 3));
-  const auto status_of_child = [&](auto&& work) {
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(60);  // a hang fails too
-      _exit(work() ? 0 : 1);
-    }
-    int status = -1;
-    waitpid(child, &status, 0);
-    return status;
-  };
   EXPECT_EQ(status_of_child([&] { return runs_on_every_worker(pool, 20); }), 0);
   EXPECT_EQ(status_of_child([&] {
               nap();
@@ -158,11 +148,7 @@ TEST_P(PoolTest, WorksInAForkedChild) {
             0);
   EXPECT_EQ(status_of_child([&] {  // the child of a child
               if (!runs_on_every_worker(pool, 2)) return false;
-              const pid_t grandchild = fork();
-              if (grandchild == 0) _exit(runs_on_every_worker(pool, 2) ? 0 : 1);
-              int status = -1;
-              waitpid(grandchild, &status, 0);
-              return status == 0 && runs_on_every_worker(pool, 2);
+              return status_of_child([&] { return runs_on_every_worker(pool, 2); }) == 0 && runs_on_every_worker(pool, 2);
             }),
             0);
   EXPECT_TRUE(runs_on_every_worker(pool, 20)) << "the parent, afterwards";
@@ -171,15 +157,7 @@ TEST_P(PoolTest, WorksInAForkedChild) {
 TEST_P(PoolTest, EndsInAForkedChildThatNeverRan) {
   auto pool = std::make_unique<Pool>(cpus(GetParam()));
   ASSERT_TRUE(runs_on_every_worker(*pool, 3));
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);
-    pool.reset();
-    _exit(0);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(status_of_child([&] { return pool.reset(), true; }), 0);
 }
 #endif
 

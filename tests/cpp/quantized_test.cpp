@@ -36,7 +36,7 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
   // The same product with a rounded to 16-bit numbers, or to digits: each term errs by at most half of a unit times a weight, and
   // the largest a has 32767 units, 127 254, or 127 254 254.
   void check_fixed(QuantizedPart part, int which, const FixedPoint& as, const std::vector<double>& expected) const {
-    const QuantizedKernels& table = *GetParam().table;
+    const QuantizedKernels& table = this->table();
     const std::int64_t chunk = table.chunk[which] << part.longer;
     const std::int64_t chunks = part.groups * ((part.group - 1) / chunk + 1);
     const std::int64_t tile_rows = (part.rows + QuantizedTiles::kRows - 1) / QuantizedTiles::kRows * QuantizedTiles::kRows;
@@ -79,7 +79,7 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
              bool narrow) const {
     SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << inner << (few ? " few " : " block ") << bits << " bits, groups of "
                                     << group << (zeros ? ", zero points" : "") << (narrow ? ", bf16" : ""));
-    const QuantizedKernels& table = *GetParam().table;
+    const QuantizedKernels& table = this->table();
     const int which = bits == 4, width = table.width;
     const std::int64_t groups = (inner + group - 1) / group, strips = (columns + width - 1) / width, inner_block = 16;
     const std::int64_t size = narrow ? 2 : 4, header = width * size * (zeros ? 2 : 1), padded = (group + 3) / 4 * 4;
@@ -163,16 +163,16 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
 TEST_P(QuantizedTest, EveryNumberOfFewRows) {
   for (std::int64_t rows = 1; rows <= GemmKernels::kMostFewRows; ++rows)
     for (const int bits : {8, 4})
-      for (const bool zeros : {false, true}) check(rows, 9 * GetParam().table->width, 70, 32, bits, true, zeros, true);
+      for (const bool zeros : {false, true}) check(rows, 9 * table().width, 70, 32, bits, true, zeros, true);
 }
 
 TEST_P(QuantizedTest, EveryNumberOfRowsOfABlock) {
-  for (std::int64_t rows = 1; rows <= 2 * GetParam().table->tile_rows + 1; ++rows)
-    for (const int bits : {8, 4}) check(rows, 2 * GetParam().table->width, 45, 20, bits, false, true, false);
+  for (std::int64_t rows = 1; rows <= 2 * table().tile_rows + 1; ++rows)
+    for (const int bits : {8, 4}) check(rows, 2 * table().width, 45, 20, bits, false, true, false);
 }
 
 TEST_P(QuantizedTest, EveryRemainderOfColumns) {
-  for (std::int64_t columns = 1; columns <= 2 * GetParam().table->width + 1; ++columns)
+  for (std::int64_t columns = 1; columns <= 2 * table().width + 1; ++columns)
     for (const bool few : {false, true})
       for (const int bits : {8, 4}) check(3, columns, 33, 16, bits, few, false, false);
 }
@@ -182,19 +182,19 @@ TEST_P(QuantizedTest, GroupsOfEverySize) {
     for (const std::int64_t rows : {2, 15})
       for (const bool few : {false, true})
         for (const int bits : {8, 4})
-          for (const bool zeros : {false, true}) check(rows, GetParam().table->width + 3, 131, group, bits, few, zeros, !zeros);
+          for (const bool zeros : {false, true}) check(rows, table().width + 3, 131, group, bits, few, zeros, !zeros);
 }
 
 TEST_P(QuantizedTest, EveryRemainderOfInner) {
   for (const std::int64_t inner : {1, 2, 3, 4, 5, 15, 16, 17, 1025, 2051})
     for (const bool few : {false, true})
       for (const int bits : {8, 4})
-        for (const bool narrow : {false, true}) check(5, GetParam().table->width - 1, inner, inner, bits, few, narrow, narrow);
+        for (const bool narrow : {false, true}) check(5, table().width - 1, inner, inner, bits, few, narrow, narrow);
 }
 
 // Digits of the largest number of a chunk, of many: where it is rounded up, they must not carry beyond the first.
 TEST_P(QuantizedTest, DigitsOfTheLargest) {
-  for (const FixedPoint& as : GetParam().table->fixed[1]) {
+  for (const FixedPoint& as : table().fixed[1]) {
     if (as.digits < 2) continue;
     constexpr std::int64_t kRows = 4;
     std::vector<std::uint32_t> words(as.words(kRows, 1));

@@ -1,16 +1,15 @@
 // Every router of every instruction set against double, with guard zones: all tails, ties, infinities and NaN.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "cpu/routers_kernels.h"
 #include "guarded.h"
+#include "reference.h"
 #include "tested.h"
 
 namespace roofline::cpu {
@@ -30,8 +29,6 @@ struct Chosen {
 
 class RoutersTest : public TableTest<RoutersKernels> {
  protected:
-  const RoutersKernels& table() const { return *GetParam().table; }
-
   // What the kernel chooses of `tokens` rows, after all that holds for any input has been checked.
   template <class T>
   Chosen topk(Guarded<T>& logits, std::int64_t tokens, std::int64_t experts, std::int64_t chosen, bool sigmoid, float* bias,
@@ -58,24 +55,11 @@ class RoutersTest : public TableTest<RoutersKernels> {
                    bool renormalise) const {
     const Chosen found = topk(logits, tokens, experts, chosen, sigmoid, bias, renormalise);
     for (std::int64_t t = 0; t < tokens; ++t) {
-      std::vector<double> weight(experts), score(experts);
-      double top = -kInfinity, sum = 0;
-      for (std::int64_t e = 0; e < experts; ++e) top = std::max(top, logits.value(t * experts + e));
-      for (std::int64_t e = 0; e < experts; ++e) sum += std::exp(logits.value(t * experts + e) - top);
-      for (std::int64_t e = 0; e < experts; ++e) {
-        const double x = logits.value(t * experts + e);
-        weight[e] = sigmoid ? 1 / (1 + std::exp(-x)) : std::exp(x - top) / sum;
-        score[e] = bias ? weight[e] + bias[e] : x;
-      }
-      std::vector<std::int32_t> order(experts);
-      std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return score[a] > score[b]; });
-      double of_chosen = 0;
-      for (std::int64_t i = 0; i < chosen; ++i) of_chosen += weight[order[i]];
+      const reference::Topk wanted = reference::topk(logits.values(t * experts, experts), chosen, sigmoid, bias, renormalise);
       for (std::int64_t i = 0; i < chosen; ++i) {
-        ASSERT_EQ(found.numbers[t * chosen + i], order[i]) << experts << " experts, place " << i << " of " << chosen;
-        const double expected = weight[order[i]] / (renormalise ? of_chosen : 1);
-        ASSERT_NEAR(found.weights[t * chosen + i], expected, 2e-6 * expected + 1e-12) << experts << " " << chosen << " " << i;
+        const double weight = wanted.weights[i];
+        ASSERT_EQ(found.numbers[t * chosen + i], wanted.numbers[i]) << experts << " experts, place " << i << " of " << chosen;
+        ASSERT_NEAR(found.weights[t * chosen + i], weight, 2e-6 * weight + 1e-12) << experts << " " << chosen << " " << i;
       }
     }
   }

@@ -38,6 +38,13 @@ class RowsTest : public TableTest<RowsTable> {
   const RowsKernels& table() const { return GetParam().table->of[kFp32]; }
 
   using Row = std::function<std::vector<double>(const float* x, std::int64_t columns)>;
+  static Row each(std::function<double(double x, std::int64_t column)> of) {
+    return [of = std::move(of)](const float* x, std::int64_t columns) {
+      std::vector<double> y;
+      for (std::int64_t i = 0; i < columns; ++i) y.push_back(of(x[i], i));
+      return y;
+    };
+  }
   using Run = std::function<void(const float* x, float* y, std::int64_t rows, std::int64_t columns)>;
 
   // y = run(x) equals row(x) row by row at every length and alignment, into another matrix and, by sparse fetches, in place.
@@ -68,14 +75,7 @@ class RowsTest : public TableTest<RowsTable> {
 INSTANTIATE_TEST_SUITE_P(All, RowsTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 TEST_P(RowsTest, Softmax) {
-  const Row row = [](const float* x, std::int64_t columns) {
-    double top = -std::numeric_limits<double>::infinity(), sum = 0;
-    for (std::int64_t i = 0; i < columns; ++i) top = std::max(top, double{x[i]});
-    std::vector<double> y;
-    for (std::int64_t i = 0; i < columns; ++i) sum += y.emplace_back(std::exp(x[i] - top));
-    for (double& value : y) value /= sum;
-    return y;
-  };
+  const Row row = [](const float* x, std::int64_t columns) { return reference::softmax({x, x + columns}); };
   for (const int stores : {0, 1})
     for (const double scale : {1.0, 30.0}) {
       check(
@@ -111,10 +111,10 @@ TEST_P(RowsTest, SoftmaxFarFromZero) {
   for (const int stores : {0, 1})
     for (const float top : {-0x1.8p31f, -0x1.fp29f, -1e5f, 1e5f, 0x1.8p23f, 0x1.fp29f}) {
       Floats x(columns, 0), y(columns, 3);
-      double sum = 0;
-      for (std::int64_t i = 0; i < columns; ++i) x[i] = top - static_cast<float>(i), sum += std::exp(double{x[i]} - top);
+      for (std::int64_t i = 0; i < columns; ++i) x[i] = top - static_cast<float>(i);
+      const std::vector<double> expected = reference::softmax(x.values());
       table().softmax[stores](x.data(), y.data(), nullptr, 1, columns);
-      for (std::int64_t i = 0; i < columns; ++i) EXPECT_NEAR(y[i] * sum, std::exp(double{x[i]} - top), 1e-6) << top;
+      for (std::int64_t i = 0; i < columns; ++i) EXPECT_NEAR(y[i] / expected[0], expected[i] / expected[0], 1e-6) << top;
     }
 }
 
@@ -169,20 +169,10 @@ TEST_P(RowsTest, ReluAndBiasRelu) {
   Floats bias(20011, 3);
   bias.fill(97);
   for (const int stores : {0, 1}) {
-    check(
-        [](const float* x, std::int64_t columns) {
-          std::vector<double> y;
-          for (std::int64_t i = 0; i < columns; ++i) y.push_back(std::max(0.0f, x[i]));
-          return y;
-        },
-        [&](auto x, auto y, auto rows, auto columns) { table().relu[stores](x, y, rows * columns); }, 0);
-    check(
-        [&](const float* x, std::int64_t columns) {
-          std::vector<double> y;
-          for (std::int64_t i = 0; i < columns; ++i) y.push_back(std::max(0.0f, x[i] + bias[i]));
-          return y;
-        },
-        [&](auto x, auto y, auto rows, auto columns) { table().bias_relu[stores](x, bias.data(), y, rows, columns); }, 0);
+    check(each([](double x, std::int64_t) { return reference::relu(x); }),
+          [&](auto x, auto y, auto rows, auto columns) { table().relu[stores](x, y, rows * columns); }, 0);
+    check(each([&](float x, std::int64_t i) { return std::max(0.0f, x + bias[i]); }),
+          [&](auto x, auto y, auto rows, auto columns) { table().bias_relu[stores](x, bias.data(), y, rows, columns); }, 0);
   }
 }
 
@@ -233,13 +223,8 @@ TEST_P(RowsTest, NanStaysNan) {
 }
 
 TEST_P(RowsTest, GeluLengths) {
-  check(
-      [](const float* x, std::int64_t columns) {
-        std::vector<double> y;
-        for (std::int64_t i = 0; i < columns; ++i) y.push_back(reference::gelu(x[i]));
-        return y;
-      },
-      [&](auto x, auto y, auto rows, auto columns) { table().gelu[0](x, y, rows * columns); }, 5e-7, 3);
+  check(each([](double x, std::int64_t) { return reference::gelu(x); }),
+        [&](auto x, auto y, auto rows, auto columns) { table().gelu[0](x, y, rows * columns); }, 5e-7, 3);
 }
 
 TEST_P(RowsTest, GeluIsAccurateOverItsRange) {
@@ -447,13 +432,10 @@ void check_large_logits(const Kernels& kernels, std::initializer_list<std::uint1
       Guarded<T> x(kColumns), y(kColumns);
       Guarded<float> scratch(scratch_of(kColumns));
       for (int i = 0; i < kColumns; ++i) x[i].bits = static_cast<std::uint16_t>(top - (top >> 15 ? -1 : 1) * (i % 5));
-      double sum = 0;
-      for (int i = 0; i < kColumns; ++i) sum += std::exp(x.value(i) - x.value(0));
+      const std::vector<double> expected = reference::softmax(x.values());
       kernels.softmax[stores](x.data(), y.data(), scratch.data(), 1, kColumns);
-      for (int i = 0; i < kColumns; ++i) {
-        const double expected = std::exp(x.value(i) - x.value(0)) / sum;
-        ASSERT_NEAR(y.value(i), expected, step_of(kElementOf<T>) * 0.51 * expected + 1e-7) << x.value(0) << " " << i;
-      }
+      for (int i = 0; i < kColumns; ++i)
+        ASSERT_NEAR(y.value(i), expected[i], step_of(kElementOf<T>) * 0.51 * expected[i] + 1e-7) << x.value(0) << " " << i;
     }
 }
 TEST_P(RowsOfBf16Test, SoftmaxOfLargeBf16) {  // 1, 2^15, -2^15, below and above 2^25, -2^25, -2^26, the largest
@@ -462,34 +444,24 @@ TEST_P(RowsOfBf16Test, SoftmaxOfLargeBf16) {  // 1, 2^15, -2^15, below and above
 TEST_P(RowsOfTest, SoftmaxOfLargeFp16) { check_large_logits<Fp16>(of<Fp16>(), {0x3C04, 0x6400, 0xE400, 0x7BFF}); }
 TEST_P(RowsOfTest, Convert) { check_converts<float>(), check_converts<Bf16>(), check_converts<Fp16>(); }
 
-// What a number of `fraction` bits of fraction and an exponent biased by `bias` is.
-double number_of(int bits, int fraction, int bias) {
-  const int exponent = bits >> fraction & ((1 << (7 - fraction)) - 1), rest = bits & ((1 << fraction) - 1);
-  const double size =
-      exponent ? std::ldexp((1 << fraction) + rest, exponent - bias - fraction) : std::ldexp(rest, 1 - bias - fraction);
-  return bits & 0x80 ? -size : size;
-}
-
 // Every number of 8 bits, the ties between neighbours and what lies right beside them, both signs, and what has no place.
 TEST_P(RowsTest, ConvertsToEightBits) {
-  struct Format {
-    int kind, fraction, bias, largest;
-  };
-  for (const auto& [kind, fraction, bias, largest] :
-       {Format{RowsKernels::kFp8E4m3, 3, 7, 0x7E}, Format{RowsKernels::kFp8E5m2, 2, 15, 0x7B}}) {
+  for (const auto& [kind, largest] : {std::pair{RowsKernels::kFp8E4m3, 0x7E}, {RowsKernels::kFp8E5m2, 0x7B}}) {
+    const auto number_of = [e4m3 = kind == RowsKernels::kFp8E4m3](int code) {
+      const auto bits = static_cast<std::uint8_t>(code);
+      return static_cast<float>(e4m3 ? value_of(Fp8<3>{bits}) : value_of(Fp8<2>{bits}));
+    };
     std::vector<float> x;
     std::vector<int> expected;
     const auto add = [&](double number, int code) {
       for (const int sign : {0, 0x80}) x.push_back(static_cast<float>(sign ? -number : number)), expected.push_back(code | sign);
     };
     for (int code = 0; code < largest; ++code) {
-      const auto low = static_cast<float>(number_of(code, fraction, bias)),
-                 high = static_cast<float>(number_of(code + 1, fraction, bias));
-      const float middle = (low + high) / 2;
-      add(low, code), add(middle, code + code % 2);
+      const float middle = (number_of(code) + number_of(code + 1)) / 2;
+      add(number_of(code), code), add(middle, code + code % 2);
       add(std::nextafter(middle, 0.0f), code), add(std::nextafter(middle, INFINITY), code + 1);
     }
-    for (const float large : {static_cast<float>(number_of(largest, fraction, bias)), 1e5f, 3e38f, INFINITY}) add(large, largest);
+    for (const float large : {number_of(largest), 1e5f, 3e38f, INFINITY}) add(large, largest);
     add(1e-40, 0), add(NAN, 0x7F);
     std::vector<std::uint8_t> y(x.size());
     for (const int stores : {0, 1}) {

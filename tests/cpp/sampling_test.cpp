@@ -72,10 +72,20 @@ Policy quick() {
           .bracket_s = 1e-3, .tries = 3};
 }
 
-Target target(Scripted& backend, int sets = 1) {
+// work() at every launch.
+template <class F>
+Target doing(F work) {
   Target made;
-  made.sets.assign(sets, {[&backend](Queue&) { backend.cost_s += backend.launch_s; }});
+  made.sets = {{[work](Queue&) { work(); }}};
   return made;
+}
+Target target(Scripted& backend) {
+  return doing([&backend] { backend.cost_s += backend.launch_s; });
+}
+
+// The prediction has nothing to freeze, and the first roof decides.
+Bracketed bracketed(Scripted& backend, const Target& target, const std::vector<Target>& roofs) {
+  return sample_bracketed(backend, target, roofs, quick(), [](const auto&) { return std::size_t{0}; }, nullptr);
 }
 
 TEST(MedianInterval, IsTheOrderStatisticsOfTheFormula) {
@@ -127,12 +137,11 @@ TEST(Sample, RefusesAPolicyThatCannotEnd) {
 TEST(Sample, WarmsUpUntilTheTimeIsSpentWhereNothingIsSteady) {
   for (const double limit : {0.0, 0.02}) {
     Scripted backend;
-    Target noisy;
     int turn = 0;
-    noisy.sets = {{[&](Queue&) {
+    const Target noisy = doing([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       backend.cost_s += ++turn % 2 ? 5e-3 : 9e-3;
-    }}};
+    });
     Policy policy = quick();
     policy.warmup_max_s = limit;
     EXPECT_GE(sample(backend, noisy, policy, nullptr).warmup_s, limit);
@@ -163,9 +172,8 @@ TEST(Sample, StopsWhenTheIntervalIsNarrow) {
 
 TEST(Sample, StopsByTimeWhenItIsNot) {
   Scripted backend;
-  Target noisy;
   int turn = 0;
-  noisy.sets = {{[&](Queue&) { backend.cost_s += ++turn % 2 ? 5e-3 : 9e-3; }}};
+  const Target noisy = doing([&] { backend.cost_s += ++turn % 2 ? 5e-3 : 9e-3; });
   const Sampled result = sample(backend, noisy, quick(), nullptr);
   EXPECT_EQ(result.stop_reason, "time");
   EXPECT_GE(result.samples_s.size(), 3u);
@@ -241,8 +249,7 @@ TEST(Contention, ThresholdsByWhoseThreadsTheyAre) {
 TEST(Bracketed, FreezesThePredictionBeforeTheTargetRuns) {
   Scripted backend;
   int target_launches = 0;
-  Target made;
-  made.sets = {{[&](Queue&) { backend.cost_s += 1e-3, ++target_launches; }}};
+  const Target made = doing([&] { backend.cost_s += 1e-3, ++target_launches; });
   int at_freeze = -1;
   const Bracketed result = sample_bracketed(backend, made, {target(backend), target(backend)}, quick(), [&](const auto& before) {
     EXPECT_EQ(before.size(), 2u);
@@ -262,12 +269,10 @@ TEST(Bracketed, ARoofWithAClockOfItsOwnIsNextToTheTarget) {
   Scripted backend;
   std::string order;
   const auto named = [&](char name) {
-    Target made;
-    made.sets = {{[&backend, &order, name](Queue&) {
+    return doing([&backend, &order, name] {
       backend.cost_s += 1e-3;
       if (order.empty() || order.back() != name) order += name;
-    }}};
-    return made;
+    });
   };
   Target compute = named('c');
   compute.clock = [] { return 3e9; };
@@ -284,8 +289,7 @@ TEST(Bracketed, AGpuIsAwakeBeforeItsFirstBracket) {
     Scripted backend;
     backend.on_host = on_host;
     int launches = 0;
-    Target roof;
-    roof.sets = {{[&](Queue&) { backend.cost_s += ++launches < 6 ? 2e-3 : 1e-3; }}};
+    const Target roof = doing([&] { backend.cost_s += ++launches < 6 ? 2e-3 : 1e-3; });
     int freezes = 0;
     const Bracketed result = sample_bracketed(
         backend, target(backend), {roof}, quick(), [&](const auto&) { return ++freezes, std::size_t{0}; }, nullptr);
@@ -297,10 +301,8 @@ TEST(Bracketed, AGpuIsAwakeBeforeItsFirstBracket) {
 TEST(Bracketed, ARoofThatMovesIsTriedThreeTimesAndSaid) {
   Scripted backend;
   double roof_s = 1e-3;
-  Target roof;
-  roof.sets = {{[&](Queue&) { backend.cost_s += roof_s; }}};
-  Target made;
-  made.sets = {{[&](Queue&) { backend.cost_s += 1e-3, roof_s *= 1.001; }}};  // every run of the target slows the roof down
+  const Target roof = doing([&] { backend.cost_s += roof_s; });
+  const Target made = doing([&] { backend.cost_s += 1e-3, roof_s *= 1.001; });  // every run of the target slows the roof down
   int freezes = 0;
   const Bracketed result =
       sample_bracketed(backend, made, {roof}, quick(), [&](const auto&) { return ++freezes, std::size_t{0}; }, nullptr);
@@ -312,13 +314,9 @@ TEST(Bracketed, ARoofThatMovesIsTriedThreeTimesAndSaid) {
 TEST(Bracketed, AnotherRoofMayMove) {
   Scripted backend;
   double other_s = 1e-3;
-  Target other;
-  other.sets = {{[&](Queue&) { backend.cost_s += other_s; }}};
-  Target made;
-  made.sets = {{[&](Queue&) { backend.cost_s += 1e-3, other_s *= 1.01; }}};
-  const Bracketed result =
-      sample_bracketed(backend, made, {target(backend), other}, quick(), [&](const auto&) { return std::size_t{0}; }, nullptr);
-  EXPECT_FALSE(result.roof_moved);
+  const Target other = doing([&] { backend.cost_s += other_s; });
+  const Target made = doing([&] { backend.cost_s += 1e-3, other_s *= 1.01; });
+  EXPECT_FALSE(bracketed(backend, made, {target(backend), other}).roof_moved);
 }
 
 TEST(Bracketed, EveryRoofIsFlushedOrNot) {
@@ -327,7 +325,7 @@ TEST(Bracketed, EveryRoofIsFlushedOrNot) {
   Target roofs[2] = {target(backend), target(backend)}, made = target(backend);
   roofs[0].flush_each = made.flush_each = true;
   roofs[0].memory = {{{&cold, 4}}}, roofs[1].memory = {{{&warm, 4}}}, made.memory = {{{&own, 4}}};
-  sample_bracketed(backend, made, {roofs[0], roofs[1]}, quick(), [&](const auto&) { return std::size_t{0}; }, nullptr);
+  bracketed(backend, made, {roofs[0], roofs[1]});
   std::set<std::pair<const void*, bool>> seen(backend.flushed.begin(), backend.flushed.end());
   EXPECT_EQ(seen, (std::set<std::pair<const void*, bool>>{{&cold, true}, {&warm, false}, {&own, true}}));
 }
@@ -336,8 +334,7 @@ TEST(Bracketed, ContentionIsTriedAgainAndSaid) {
   Scripted backend;
   backend.load.run_delay_share = 0.5;
   backend.load.wall_s = 0.5;
-  const Bracketed result =
-      sample_bracketed(backend, target(backend), {target(backend)}, quick(), [&](const auto&) { return std::size_t{0}; }, nullptr);
+  const Bracketed result = bracketed(backend, target(backend), {target(backend)});
   EXPECT_TRUE(result.contended);
   EXPECT_EQ(result.repeats, 2);
   EXPECT_EQ(backend.loads, 3);

@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
+
+#include "guarded.h"
 
 namespace {
 
@@ -174,20 +176,6 @@ TEST(Simd, PartialStoreTouchesNothingElse) {
   }
 }
 
-// A 16-bit format by its definition: every number of it, by its bits.
-double value_of(Bf16 x) {
-  const std::uint32_t bits = static_cast<std::uint32_t>(x.bits) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-double value_of(Fp16 x) {  // IEEE 754 binary16: 5 bits of exponent biased by 15, 10 of fraction
-  const int exponent = x.bits >> 10 & 31, fraction = x.bits & 1023;
-  const double sign = x.bits >> 15 ? -1 : 1;
-  if (exponent == 31) return fraction ? kNaN : sign * kInfinity;
-  return sign * (exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24));
-}
-
 template <class Half>
 class SimdHalves : public testing::Test {};
 using Halves = testing::Types<Bf16, Fp16>;
@@ -229,8 +217,7 @@ TEST(Simd, StoresOfBf16RoundAllNumbers) {
   for (std::uint32_t upper = 0; upper < 0x10000; ++upper)
     for (const std::uint32_t rest : {0x0000u, 0x0001u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu}) {
       const std::uint32_t bits = upper << 16 | rest;
-      float x;
-      std::memcpy(&x, &bits, sizeof x);
+      const float x = std::bit_cast<float>(bits);
       Bf16 out[kLanes];
       store(out, set1(x));
       if (std::isnan(x))

@@ -29,10 +29,7 @@ std::vector<std::int64_t> lengths(int streams) {
   return all;
 }
 
-class StreamTest : public TableTest<StreamKernels> {
- protected:
-  const StreamKernels& table() const { return *GetParam().table; }
-};
+using StreamTest = TableTest<StreamKernels>;
 
 INSTANTIATE_TEST_SUITE_P(All, StreamTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 

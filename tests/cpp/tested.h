@@ -56,6 +56,7 @@ class TableTest : public testing::TestWithParam<Tested<Table>> {
     if (!this->GetParam().table) GTEST_SKIP() << "not in this build";
     if (const std::string why = lacks(this->GetParam().needs); !why.empty()) GTEST_SKIP() << why;
   }
+  const Table& table() const { return *this->GetParam().table; }
 };
 
 }  // namespace roofline::cpu

@@ -22,8 +22,6 @@ const std::vector<Tested<TokensKernels>> kTested = {ROOFLINE_TESTED(tokens)};
 
 class TokensTest : public TableTest<TokensKernels> {
  protected:
-  const TokensKernels& table() const { return *GetParam().table; }
-
   template <class T, class Table>
   void rope(std::int64_t half, std::int64_t heads, std::int64_t kv_heads, std::int64_t offset, bool from_memory) const {
     const std::int64_t tokens = 3, all = tokens * (heads + kv_heads);

@@ -3,8 +3,6 @@
 #include "core/turn.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -15,6 +13,7 @@
 
 #include "core/error.h"
 #include "cpu/device.h"
+#include "forked.h"
 
 namespace roofline {
 namespace {
@@ -107,16 +106,11 @@ TEST(Turn, AChildProcessWaitsForNoThreadThatItDoesNotHave) {
     wait_for(state, 2);
   });
   wait_for(state, 1);
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(20);
+  EXPECT_EQ(status_of_child([&] {
     { const Turn::Held held(turn); }
     const Turn::Held again(turn);
-    _exit(0);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+    return true;
+  }), 0);
   state = 2;
   holder.join();
 }
@@ -124,15 +118,10 @@ TEST(Turn, AChildProcessWaitsForNoThreadThatItDoesNotHave) {
 TEST(Turn, TheForkingThreadMayHoldIt) {
   Turn turn("test");
   const Turn::Held held(turn);
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(20);
-    { const Turn::Held mine(turn); }
-    _exit(0);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(status_of_child([&] {
+    const Turn::Held mine(turn);
+    return true;
+  }), 0);
 }
 
 TEST(Turn, ACallableThatMeasuresIsRefused) {
