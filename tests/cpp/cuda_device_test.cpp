@@ -300,38 +300,18 @@ TEST_F(OnFakeGpu, WhatCublasRefusesIsSaid) {
   EXPECT_TRUE(has(message<Unsupported>([&] { plan_gemm(large, gpu); }), "2^31 - 1"));
 }
 
-Arguments matmul_arguments(const Operands& data, DType dtype, DType out, std::int64_t m, std::int64_t n, std::int64_t k) {
-  Arguments arguments("matmul", dtype);
-  arguments.add("rows", m), arguments.add("columns", n), arguments.add("inner", k), arguments.add("scales", std::string("none"));
-  arguments.add("bias", 0), arguments.add("activation", std::string("none"));
-  arguments.add(tensor("a", data.a, dtype, {m, k})), arguments.add(tensor("b", data.b, dtype, {k, n}));
-  arguments.add(tensor("c", data.c, out, {m, n}));
-  return arguments;
-}
-
-TEST_F(OnFakeGpu, MatmulOfBytesTurnsItsConstantOperand) {
-  const auto device = cuda::open(0);
-  const Operands data(*device, DType::int8, DType::int32, 1, 8, 12, 16);
-  const Bound bound =
-      kernel(*device, "matmul", DType::int8).bind(matmul_arguments(data, DType::int8, DType::int32, 8, 12, 16), *device);
-  std::memset(data.c, 0xFF, 8 * 12 * 4);
-  bound.steps.at(0).launch(static_cast<Device&>(*device));
-  EXPECT_EQ(stub().transa, lt::op_t);
-  for (int i = 0; i < 96; ++i) {
-    double sum = 0;
-    for (int l = 0; l < 16; ++l)
-      sum += element(DType::int8, data.a, i / 12 * 16 + l) * element(DType::int8, data.b, l * 12 + i % 12);
-    ASSERT_EQ(element(DType::int32, data.c, i), sum);
-  }
-}
-
 TEST_F(OnFakeGpu, NothingIsLeftOfAThousandBindsAndOfFailedOnes) {
   const auto device = cuda::open(0);
   const Operands data(*device, DType::fp32, DType::fp32, 1, 3, 5, 7);
   stub().proposals = 3;
   stub().workspace_bytes[0] = 1 << 20, stub().workspace_bytes[1] = 1 << 10;
   const KernelEntry& matmul = kernel(*device, "matmul", DType::fp32);
-  const Arguments arguments = matmul_arguments(data, DType::fp32, DType::fp32, 3, 5, 7);
+  Arguments arguments("matmul", DType::fp32);
+  arguments.add("rows", std::int64_t{3}), arguments.add("columns", std::int64_t{5});
+  arguments.add("inner", std::int64_t{7}), arguments.add("bias", std::int64_t{0});
+  arguments.add("scales", std::string("none")), arguments.add("activation", std::string("none"));
+  arguments.add(tensor("a", data.a, DType::fp32, {3, 7})), arguments.add(tensor("b", data.b, DType::fp32, {7, 5}));
+  arguments.add(tensor("c", data.c, DType::fp32, {3, 5}));
   const auto settled = check_failures(*device, matmul, arguments, 1000);
   for (lt::Status* each : {&stub().heuristics, &stub().run[0], &stub().run[1], &stub().run[2]}) {
     *each = lt::alloc_failed;

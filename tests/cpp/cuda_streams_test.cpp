@@ -1,25 +1,18 @@
 // Callables on streams of others, what holds them back, and what profilers are shown, over a runtime without a GPU.
-#include <dlfcn.h>
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 
 #include "core/sampling.h"
-#include "cuda/device.h"
-#include "fake_cuda.h"
+#include "on_fake_gpu.h"
 
 namespace {
 
-using namespace roofline;
-using namespace roofline::cuda;
 using Order = std::vector<std::string>;
 
 constexpr std::uintptr_t kTheirs = 0x7F00;
 const std::string kStream = "stream " + std::to_string(kTheirs);
 
-class OnFakeGpu : public testing::Test {
+class Streams : public OnFakeGpu {
  protected:
-  void SetUp() override { fake::reset(); }
   // What the runtime was told, with the events numbered as they came.
   static Order told() {
     std::map<std::string, std::string> names;
@@ -36,6 +29,11 @@ class OnFakeGpu : public testing::Test {
     fake::runtime().order.clear();
     return all;
   }
+  // How often something was held back on a stream since then.
+  static std::ptrdiff_t gates(std::uintptr_t stream) {
+    const Order all = told();
+    return std::count(all.begin(), all.end(), "gate on stream " + std::to_string(stream));
+  }
   int calls = 0;
   std::vector<std::vector<Launch>> sets = {{[this](Queue&) {
     ++calls;
@@ -44,7 +42,7 @@ class OnFakeGpu : public testing::Test {
   }}};
 };
 
-TEST_F(OnFakeGpu, ACallableIsTimedByEventsOnItsOwnStreamBehindAGateThere) {
+TEST_F(Streams, ACallableIsTimedByEventsOnItsOwnStreamBehindAGateThere) {
   const auto device = cuda::open(0);
   for (const std::uintptr_t handle : {kTheirs, std::uintptr_t{0}, std::uintptr_t{1}, std::uintptr_t{2}}) {
     ForeignStream theirs{handle};
@@ -57,17 +55,16 @@ TEST_F(OnFakeGpu, ACallableIsTimedByEventsOnItsOwnStreamBehindAGateThere) {
   }
 }
 
-TEST_F(OnFakeGpu, ManyCallsAreEnqueuedAFewAtATime) {
+TEST_F(Streams, ManyCallsAreEnqueuedAFewAtATime) {
   const auto device = cuda::open(0);
   ForeignStream theirs{kTheirs, true};
   EXPECT_NEAR(device->run_batch({.sets = &sets, .launches = 40, .pin = Pin::never, .stream = &theirs}), 40e-3, 1e-6);
   EXPECT_EQ(calls, 40);
-  const Order all = told();
-  EXPECT_EQ(std::count(all.begin(), all.end(), "gate on " + kStream), 3) << "16, 16 and 8";
+  EXPECT_EQ(gates(kTheirs), 3) << "16, 16 and 8";
 }
 
 // The gate of a call that waits for the GPU times out: fewer at once, and then none.
-TEST_F(OnFakeGpu, ACallThatWaitsIsNotHeldBackAgain) {
+TEST_F(Streams, ACallThatWaitsIsNotHeldBackAgain) {
   const auto device = cuda::open(0);
   ForeignStream theirs{kTheirs, true};
   fake::runtime().gate_times_out = true;
@@ -75,22 +72,18 @@ TEST_F(OnFakeGpu, ACallThatWaitsIsNotHeldBackAgain) {
   EXPECT_EQ(calls, 64) << "every call is made once";
   EXPECT_TRUE(theirs.waits);
   EXPECT_EQ(theirs.chunk, 1);
-  const Order first = told();
-  EXPECT_EQ(std::count(first.begin(), first.end(), "gate on " + kStream), 3) << "of 16, 4 and 1";
+  EXPECT_EQ(gates(kTheirs), 3) << "of 16, 4 and 1";
   device->run_batch({.sets = &sets, .launches = 1, .pin = Pin::never, .stream = &theirs});
   EXPECT_EQ(told(), (Order{"event 1 on " + kStream, "call", "event 2 on " + kStream}));
   // Our own kernels keep their gate.
   fake::runtime().gate_times_out = false;
   device->run_batch({&sets, 0, 1});
   EXPECT_EQ(told().at(0), "gate on stream " + std::to_string(device->stream_handle()));
-  for (const auto& [name, value] : device->facts())
-    if (name == "gate_timeouts") {
-      EXPECT_EQ(std::get<std::int64_t>(value), 3);
-    }
+  EXPECT_EQ(fact<std::int64_t>(device->facts(), "gate_timeouts"), 3);
 }
 
 // A chunk whose gate timed out holds gaps: its time is not counted where others have none.
-TEST_F(OnFakeGpu, WhatHoldsGapsIsNotCounted) {
+TEST_F(Streams, WhatHoldsGapsIsNotCounted) {
   const auto device = cuda::open(0);
   const std::vector<std::vector<Launch>> gaps = {{[this](Queue&) {
     if (++calls == 7) fake::waits();
@@ -101,39 +94,35 @@ TEST_F(OnFakeGpu, WhatHoldsGapsIsNotCounted) {
 }
 
 // Kernels that wait once, to be loaded, are held back the next time; those that wait always are not.
-TEST_F(OnFakeGpu, OneKernelThatIsLoadedLateDoesNotTakeAwayTheGate) {
+TEST_F(Streams, OneKernelThatIsLoadedLateDoesNotTakeAwayTheGate) {
   static const int late_kernel = 0;
   const auto device = cuda::open(0);
   const std::vector<std::vector<Launch>> late = {{[](Queue&) { fake::loads(&late_kernel); }}};
-  const auto gates = [&](const std::vector<std::vector<Launch>>& which) {
+  const auto gates_of = [&](const std::vector<std::vector<Launch>>& which) {
     told();
     for (int i = 0; i < 4; ++i) device->run_batch({&which, 0, 1});
-    const Order all = told();
-    return std::count(all.begin(), all.end(), "gate on stream " + std::to_string(device->stream_handle()));
+    return gates(device->stream_handle());
   };
-  EXPECT_EQ(gates(late), 4);
-  EXPECT_EQ(gates({{[](Queue&) { fake::waits(); }}}), 2);
-  EXPECT_EQ(gates(late), 0);
+  EXPECT_EQ(gates_of(late), 4);
+  EXPECT_EQ(gates_of({{[](Queue&) { fake::waits(); }}}), 2);
+  EXPECT_EQ(gates_of(late), 0);
 }
 
 // What is queued is finite: a step says how much of it it takes.
-TEST_F(OnFakeGpu, StepsOfManyKernelsAreQueuedAFewAtATime) {
+TEST_F(Streams, StepsOfManyKernelsAreQueuedAFewAtATime) {
   const auto device = cuda::open(0);
-  const auto gates = [&](std::int64_t entries) {
-    Batch batch{&sets, 0, 10};
-    batch.entries = entries;
+  const auto gates_of = [&](std::int64_t entries) {
     told();
-    device->run_batch(batch);
-    const Order all = told();
-    return std::count(all.begin(), all.end(), "gate on stream " + std::to_string(device->stream_handle()));
+    device->run_batch({.sets = &sets, .launches = 10, .entries = entries});
+    return gates(device->stream_handle());
   };
-  EXPECT_EQ(gates(0), 1);
-  EXPECT_EQ(gates(256), 5);
-  EXPECT_EQ(gates(600), 10);
-  EXPECT_EQ(gates(1000), 0) << "the queue is full in any case";
+  EXPECT_EQ(gates_of(0), 1);
+  EXPECT_EQ(gates_of(256), 5);
+  EXPECT_EQ(gates_of(600), 10);
+  EXPECT_EQ(gates_of(1000), 0) << "the queue is full in any case";
 }
 
-TEST_F(OnFakeGpu, AFailingCallLeavesNoClosedGate) {
+TEST_F(Streams, AFailingCallLeavesNoClosedGate) {
   const auto device = cuda::open(0);
   ForeignStream theirs{kTheirs};
   const std::vector<std::vector<Launch>> broken = {{[](Queue&) { throw Error("the callable's own"); }}};
@@ -141,7 +130,7 @@ TEST_F(OnFakeGpu, AFailingCallLeavesNoClosedGate) {
   EXPECT_NEAR(device->run_batch({.sets = &sets, .launches = 2, .pin = Pin::never, .stream = &theirs}), 2e-3, 1e-9);
 }
 
-TEST_F(OnFakeGpu, UnderAProfilerNothingIsHeldBack) {
+TEST_F(Streams, UnderAProfilerNothingIsHeldBack) {
   const auto device = cuda::open(0);
   device->begin_profile();
   device->run_batch({.sets = &sets, .gate = false});
@@ -151,7 +140,7 @@ TEST_F(OnFakeGpu, UnderAProfilerNothingIsHeldBack) {
 }
 
 #if defined(STUB_NVTX)
-TEST_F(OnFakeGpu, RangesAreWhatAProfilerSees) {
+TEST_F(Streams, RangesAreWhatAProfilerSees) {
   setenv("NVTX_INJECTION64_PATH", STUB_NVTX, 1);  // read at the first range of the process
   const auto device = cuda::open(0);
   auto& said = *reinterpret_cast<std::vector<std::string>* (*)()>(dlsym(dlopen(STUB_NVTX, RTLD_NOW), "stub_nvtx"))();

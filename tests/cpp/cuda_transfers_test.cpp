@@ -1,40 +1,12 @@
 // Copies to and from the host and a peer, empty launches and graphs, and batches timed by the host's clock: over a runtime without
 // a GPU (fake_cuda.h), in which every call can fail.
-#include <gtest/gtest.h>
-
-#include <cstring>
 #include <thread>
 
-#include "cuda/device.h"
-#include "cuda/kernels.h"
-#include "fake_cuda.h"
-#include "thrown.h"
+#include "on_fake_gpu.h"
 
 namespace {
 
-using namespace roofline;
-using namespace roofline::cuda;
-
-class Transfers : public testing::Test {
- protected:
-  void SetUp() override { fake::reset(); }
-  void TearDown() override {
-    EXPECT_EQ(fake::runtime().allocations.size(), 0u);
-    EXPECT_EQ(fake::runtime().streams + fake::runtime().events + fake::runtime().pinned + fake::runtime().graphs, 0);
-  }
-};
-
-const KernelEntry& kernel(const Backend& device, const std::string& op, const std::string& variant) {
-  for (const KernelEntry& each : device.kernels())
-    if (each.op == op && each.variant == variant) return each;
-  throw Error("no such kernel");
-}
-
-std::string text_of(const Bound& bound, const std::string& name) {
-  for (const auto& [key, value] : bound.plan.facts())
-    if (key == name) return std::holds_alternative<std::string>(value) ? std::get<std::string>(value) : "?";
-  return "";
-}
+using Transfers = OnFakeGpu;
 
 struct Buffers {
   Buffers(Backend& device, std::int64_t size) : device(device), size(size) {
@@ -47,10 +19,8 @@ struct Buffers {
   Arguments arguments(const std::string& op, const std::string& direction, std::int64_t pieces) const {
     Arguments all(op, DType::int8);
     all.add("direction", direction), all.add("size_bytes", size), all.add("peer", std::int64_t{1});
-    const auto tensor = [](const char* name, void* data, std::int64_t n) {
-      return Tensor{name, data, DType::int8, {n}, {}, Role::in};
-    };
-    all.add(tensor("a", a, size)), all.add(tensor("c", c, size)), all.add(tensor("sample", sample, pieces));
+    for (const auto& [name, data, n] : {std::tuple{"a", a, size}, {"c", c, size}, {"sample", sample, pieces}})
+      all.add(tensor(name, data, DType::int8, {n}));
     return all;
   }
   Backend& device;
@@ -81,7 +51,7 @@ TEST_F(Transfers, EveryDirectionBringsWhatItShould) {
         const Buffers buffers(*device, size);
         const std::vector<unsigned char> want = pieces_of(buffers.a, size);
         const Arguments arguments = buffers.arguments(op, direction, static_cast<std::int64_t>(want.size()));
-        const Bound bound = kernel(*device, op, variant).bind(arguments, *device);
+        const Bound bound = kernel(*device, op, DType::int8, variant).bind(arguments, *device);
         std::memset(buffers.c, 0xEE, size), std::memset(buffers.sample, 0xEE, size);
         bound.steps.at(0).launch(static_cast<Device&>(*device));
         const bool in = std::string(direction) != (host ? "from_device" : "to_peer");
@@ -113,7 +83,7 @@ TEST_F(Transfers, WhateverFailsNothingIsLeft) {
         fake::runtime().failures.clear();
         fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources, after};
         try {
-          kernel(*device, op, variant).bind(buffers.arguments(op, "both", 4096), *device);
+          kernel(*device, op, DType::int8, variant).bind(buffers.arguments(op, "both", 4096), *device);
         } catch (const Error& error) {
           ++failed;
           EXPECT_TRUE(has(error.what(), call)) << error.what();
@@ -130,15 +100,15 @@ TEST_F(Transfers, PinnedMemoryThatIsNotThere) {
   const auto device = cuda::open(0);
   const Buffers buffers(*device, 5000);
   fake::runtime().failures["cudaHostAlloc"] = {cudaErrorMemoryAllocation};
-  message<OutOfMemory>(
-      [&] { kernel(*device, "host_copy", "pinned").bind(buffers.arguments("host_copy", "to_device", 4096), *device); });
+  const Arguments arguments = buffers.arguments("host_copy", "to_device", 4096);
+  message<OutOfMemory>([&] { kernel(*device, "host_copy", DType::int8, "pinned").bind(arguments, *device); });
 }
 
 TEST_F(Transfers, PeersThatAreNotThere) {
   const auto device = cuda::open(0);
   const Buffers buffers(*device, 128);
   Arguments arguments = buffers.arguments("peer_copy", "from_peer", 128);
-  const auto bind = [&](const char* variant) { kernel(*device, "peer_copy", variant).bind(arguments, *device); };
+  const auto bind = [&](const char* variant) { kernel(*device, "peer_copy", DType::int8, variant).bind(arguments, *device); };
   EXPECT_TRUE(has(message<Unsupported>([&] { bind("copy_engine"); }), "one GPU"));
   fake::runtime().devices = 2;
   arguments.add("peer", std::int64_t{2});
@@ -164,10 +134,10 @@ TEST_F(Transfers, TheDriverCopiesOncePerPass) {
       all.add(name, value);
     all.add("access", access), all.add("isa", ""), all.add("prefetch", "none"), all.add("factor", 3.0);
     for (const auto& [name, data] : {std::pair{"a", buffers.a}, {"b", buffers.sample}, {"c", buffers.c}})
-      all.add(Tensor{name, data, DType::fp32, {1000}, {}, Role::in});
+      all.add(tensor(name, data, DType::fp32, {1000}));
     return all;
   };
-  const KernelEntry& driver = kernel(*device, "stream", "driver");
+  const KernelEntry& driver = kernel(*device, "stream", DType::fp32, "driver");
   const Bound bound = driver.bind(arguments("copy", 0), *device);
   std::memset(buffers.c, 0xEE, 4000);
   bound.steps.at(0).launch(static_cast<Device&>(*device));
@@ -194,9 +164,9 @@ TEST_F(Transfers, EmptyLaunchesAreAsManyAsAsked) {
   } expected[] = {{"pool", 5, 0, 0, false}, {"call", 5, 0, 0, true}, {"synchronised", 5, 5, 0, true}, {"graph", 0, 0, 5, false}};
   for (const auto& each : expected) {
     SCOPED_TRACE(each.variant);
-    const Bound bound = kernel(*device, "fork_join", each.variant).bind(calls(5), *device);
+    const Bound bound = kernel(*device, "fork_join", DType::fp32, each.variant).bind(calls(5), *device);
     EXPECT_EQ(bound.host_timed, each.host_timed);
-    EXPECT_TRUE(has(text_of(bound, "implementation"), each.variant));
+    EXPECT_TRUE(has(fact<std::string>(bound.plan.facts(), "implementation"), each.variant));
     fake::Runtime& r = fake::runtime();
     r.empty_launches = r.synchronised = r.graph_nodes = 0;
     bound.steps.at(0).launch(static_cast<Device&>(*device));
@@ -204,8 +174,9 @@ TEST_F(Transfers, EmptyLaunchesAreAsManyAsAsked) {
     EXPECT_EQ(r.synchronised, each.synchronised);
     EXPECT_EQ(r.graph_nodes, each.nodes);
   }
-  EXPECT_EQ(kernel(*device, "fork_join", "pool").variant, "pool");
-  EXPECT_TRUE(has(message<Unsupported>([&] { kernel(*device, "fork_join", "graph").bind(calls(1025), *device); }), "1024 nodes"));
+  EXPECT_EQ(kernel(*device, "fork_join", DType::fp32, "pool").variant, "pool");
+  const KernelEntry& graph = kernel(*device, "fork_join", DType::fp32, "graph");
+  EXPECT_TRUE(has(message<Unsupported>([&] { graph.bind(calls(1025), *device); }), "1024 nodes"));
 }
 
 TEST_F(Transfers, GraphsThatFailLeaveNothing) {
@@ -215,7 +186,7 @@ TEST_F(Transfers, GraphsThatFailLeaveNothing) {
       fake::runtime().failures.clear();
       fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources, after};
       try {
-        kernel(*device, "fork_join", "graph").bind(calls(4), *device);
+        kernel(*device, "fork_join", DType::fp32, "graph").bind(calls(4), *device);
       } catch (const Error& error) {
         EXPECT_TRUE(has(error.what(), call)) << error.what();
       }

@@ -7,19 +7,14 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp4.h>
-#include <cuda_fp8.h>
-
-#include <cmath>
-
 #include "cuda/check.h"
 #include "cuda/device_kernels.h"
 #include "cuda/kernels.h"
 #include "cuda/rows/elementwise.h"
 #include "cuda/rows/rows.h"
 #include "cuda/rows/tokens.h"
+#include "fake_elements.h"
+#include "reference.h"
 
 namespace fake {
 
@@ -39,64 +34,6 @@ void waits() {
 
 void loads(const void* what) {
   if (runtime().loaded.insert(what).second) waits();
-}
-
-namespace {
-
-// f(a pointer of the element's type).
-template <class F>
-auto as_type(roofline::DType dtype, void* data, F f) {
-  using roofline::DType;
-  switch (dtype) {
-    case DType::fp64: return f(static_cast<double*>(data));
-    case DType::fp32:
-    case DType::tf32: return f(static_cast<float*>(data));
-    case DType::fp16: return f(static_cast<__half*>(data));
-    case DType::bf16: return f(static_cast<__nv_bfloat16*>(data));
-    case DType::int32: return f(static_cast<std::int32_t*>(data));
-    case DType::int8: return f(static_cast<std::int8_t*>(data));
-    case DType::fp8_e8m0: return f(static_cast<__nv_fp8_e8m0*>(data));
-    default: break;
-  }
-  return f(static_cast<__nv_fp8_e4m3*>(data));
-}
-
-template <class T>
-constexpr bool is_narrow = std::is_class_v<T>;
-
-}  // namespace
-
-double element(roofline::DType dtype, const void* data, std::int64_t i) {
-  if (bits(dtype) == 4) {
-    const int code = static_cast<const std::uint8_t*>(data)[i / 2] >> i % 2 * 4 & 15;
-    if (dtype == roofline::DType::int4) return code < 8 ? code : code - 16;
-    __nv_fp4_e2m1 x;
-    x.__x = static_cast<__nv_fp4_storage_t>(code);
-    return static_cast<double>(static_cast<float>(x));
-  }
-  return as_type(dtype, const_cast<void*>(data), [&](auto* p) {
-    using T = std::decay_t<decltype(*p)>;
-    if constexpr (is_narrow<T>)
-      return static_cast<double>(static_cast<float>(p[i]));
-    else
-      return static_cast<double>(p[i]);
-  });
-}
-
-void set(roofline::DType dtype, void* data, std::int64_t i, double x) {
-  if (bits(dtype) == 4) {
-    const int code = dtype == roofline::DType::int4 ? static_cast<int>(x) & 15 : __nv_fp4_e2m1(static_cast<float>(x)).__x & 15;
-    std::uint8_t& both = static_cast<std::uint8_t*>(data)[i / 2];
-    both = static_cast<std::uint8_t>(i % 2 ? (both & 15) | code << 4 : (both & 240) | code);
-    return;
-  }
-  as_type(dtype, data, [&](auto* p) {
-    using T = std::decay_t<decltype(*p)>;
-    if constexpr (is_narrow<T>)
-      p[i] = T(static_cast<float>(x));
-    else
-      p[i] = static_cast<T>(x);
-  });
 }
 
 namespace {
@@ -148,22 +85,15 @@ cudaError_t cudaGetLastError() {
 }
 cudaError_t cudaPeekAtLastError() { return fake::runtime().lost != cudaSuccess ? fake::runtime().lost : fake::runtime().last; }
 const char* cudaGetErrorName(cudaError_t code) {
-  switch (code) {
-    case cudaErrorNoDevice:
-      return "cudaErrorNoDevice";
-    case cudaErrorInsufficientDriver:
-      return "cudaErrorInsufficientDriver";
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorNoKernelImageForDevice:
-      return "cudaErrorNoKernelImageForDevice";
-    case cudaErrorIllegalAddress:
-      return "cudaErrorIllegalAddress";
-    case cudaErrorLaunchOutOfResources:
-      return "cudaErrorLaunchOutOfResources";
-    default:
-      return "cudaError";
-  }
+#define NAMED(error) \
+  if (code == error) return #error
+  NAMED(cudaErrorNoDevice);
+  NAMED(cudaErrorInsufficientDriver);
+  NAMED(cudaErrorMemoryAllocation);
+  NAMED(cudaErrorNoKernelImageForDevice);
+  NAMED(cudaErrorIllegalAddress);
+  NAMED(cudaErrorLaunchOutOfResources);
+  return "cudaError";
 }
 const char* cudaGetErrorString(cudaError_t) { return "in words"; }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
@@ -439,19 +369,10 @@ void launch_clock(CUstream_st*, volatile std::uint64_t* cycles, volatile std::ui
 }
 void launch_transpose(CUstream_st*, const void* from, void* to, DType dtype, std::int64_t matrices, std::int64_t rows,
                       std::int64_t columns) {
-  if (bits(dtype) == 4) {
-    for (std::int64_t m = 0; m < matrices; ++m)
-      for (std::int64_t i = 0; i < rows; ++i)
-        for (std::int64_t j = 0; j < columns; ++j)
-          fake::set(dtype, to, m * rows * columns + j * rows + i, fake::element(dtype, from, m * rows * columns + i * columns + j));
-    return;
-  }
-  const std::int64_t size = size_bytes(dtype);
   for (std::int64_t m = 0; m < matrices; ++m)
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < columns; ++j)
-        std::memcpy(static_cast<char*>(to) + (m * rows * columns + j * rows + i) * size,
-                    static_cast<const char*>(from) + (m * rows * columns + i * columns + j) * size, static_cast<std::size_t>(size));
+        fake::set(dtype, to, m * rows * columns + j * rows + i, fake::element(dtype, from, m * rows * columns + i * columns + j));
 }
 // Each scale to its place: rows of 16 bytes in tiles of 512, as the reference's figure has them.
 void launch_tile_scales(CUstream_st*, const void* from, void* to, std::int64_t rows, std::int64_t blocks, std::int64_t row_stride,
@@ -491,20 +412,18 @@ Bound elements(const char* step, DType dtype, std::int64_t count, void* y, F val
 }  // namespace
 
 Bound bind_relu(const ops::Relu& p, Device&) {
-  return elements("relu", p.dtype, p.elements, p.y, [=](std::int64_t i) { return std::max(fake::element(p.dtype, p.x, i), 0.0); });
+  return elements("relu", p.dtype, p.elements, p.y,
+                  [=](std::int64_t i) { return reference::relu(fake::element(p.dtype, p.x, i)); });
 }
 Bound bind_gelu(const ops::Gelu& p, Device&) {
   return elements("gelu", p.dtype, p.elements, p.y, [=](std::int64_t i) {
-    const double x = fake::element(p.dtype, p.x, i);
-    const double inner = p.tanh ? std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)) : std::erf(x * std::sqrt(0.5));
-    return 0.5 * x * (1 + inner);
+    return (p.tanh ? reference::gelu_tanh : reference::gelu)(fake::element(p.dtype, p.x, i));
   });
 }
 Bound bind_silu_mul(const ops::SiluMul& p, std::int64_t pitch, Device&) {
   return elements("silu_mul", p.dtype, p.elements(), p.y, [=](std::int64_t i) {
     const std::int64_t at = i / p.columns * pitch + i % p.columns;
-    const double gate = fake::element(p.dtype, p.gate, at);
-    return gate / (1 + std::exp(-gate)) * fake::element(p.dtype, p.up, at);
+    return reference::silu(fake::element(p.dtype, p.gate, at)) * fake::element(p.dtype, p.up, at);
   });
 }
 void launch_copy(CUstream_st*, void* to, const void* from, std::int64_t size_bytes, int) {
@@ -536,11 +455,9 @@ Bound bind_probabilities(const Probabilities& p, Device&) {
                            for (std::int64_t row = 0; row < p.rows; ++row) {
                              const float* const scores = static_cast<const float*>(p.scores) + row * p.columns;
                              const std::int64_t visible = p.causal ? row % p.seq_q + p.columns - p.seq_q + 1 : p.columns;
-                             const double largest = *std::max_element(scores, scores + visible);
-                             double sum = 0;
-                             for (std::int64_t j = 0; j < visible; ++j) sum += std::exp(scores[j] - largest);
-                             for (std::int64_t j = 0; j < p.columns; ++j)
-                               fake::set(p.dtype, p.p, row * p.columns + j, j < visible ? std::exp(scores[j] - largest) / sum : 0);
+                             std::vector<double> all = reference::softmax({scores, scores + visible});
+                             all.resize(static_cast<std::size_t>(p.columns));
+                             for (std::int64_t j = 0; j < p.columns; ++j) fake::set(p.dtype, p.p, row * p.columns + j, all[j]);
                            }
                          }});
   return bound;

@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "core/dtype.h"
-
 namespace fake {
 
 struct Failure {
@@ -42,10 +40,6 @@ struct Runtime {
   std::set<const void*> loaded;  // graphs and what else is loaded before it first runs
   cudaError_t last = cudaSuccess, lost = cudaSuccess;
 };
-
-// Element i of a tensor, and small whole numbers as elements: exact in every dtype, as are sums of products; fp8_e8m0: 1, 2, 4.
-double element(roofline::DType dtype, const void* data, std::int64_t i);
-void set(roofline::DType dtype, void* data, std::int64_t i, double x);
 
 // A call that waits until the GPU is idle: behind a closed gate, until that gives up.
 void waits();

@@ -14,6 +14,7 @@
 #include "cuda/libraries/cublas_lt.h"
 #include "cuda/matmul/gemm.h"
 #include "fake_cuda.h"
+#include "fake_elements.h"
 #include "stub_cublas_lt.h"
 #include "thrown.h"
 
@@ -49,6 +50,7 @@ class OnFakeGpu : public testing::Test {
     EXPECT_EQ(fake::runtime().streams, 0);
     EXPECT_EQ(fake::runtime().events, 0);
     EXPECT_EQ(fake::runtime().pinned, 0);
+    EXPECT_EQ(fake::runtime().graphs, 0);
     EXPECT_EQ(*stub().live, 0) << "descriptors of cuBLASLt";
   }
 };
@@ -85,6 +87,13 @@ inline const KernelEntry& kernel(const Backend& device, const std::string& op, D
   for (const KernelEntry& each : device.kernels())
     if (each.op == op && each.dtype == dtype && each.variant == variant) return each;
   throw Error("no such kernel");
+}
+
+template <class T>
+T fact(const std::vector<std::pair<std::string, Value>>& facts, const std::string& name) {
+  for (const auto& [key, value] : facts)
+    if (key == name) return std::get<T>(value);
+  throw Error("there is no fact " + name);
 }
 
 inline void run(const Bound& bound, Backend& device) {

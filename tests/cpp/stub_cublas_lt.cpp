@@ -2,18 +2,14 @@
 // reference says, so that a layout told wrong is a number that comes out wrong.
 #include "stub_cublas_lt.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp4.h>
-#include <cuda_fp8.h>
-
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
 #include "cuda/libraries/cublas_lt.h"
+#include "fake_elements.h"
+#include "reference.h"
 
 using namespace roofline::cuda::lt;
 
@@ -38,60 +34,21 @@ struct Meaning {
   std::int8_t fast = 0;
 };
 
-double read(Type type, const void* data, std::int64_t i) {
+roofline::DType dtype_of(Type type) {
+  using roofline::DType;
   switch (type) {
-    case r_64f:
-      return static_cast<const double*>(data)[i];
-    case r_32f:
-      return static_cast<const float*>(data)[i];
-    case r_16f:
-      return __half2float(static_cast<const __half*>(data)[i]);
-    case r_16bf:
-      return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
-    case r_8i:
-      return static_cast<const std::int8_t*>(data)[i];
-    case r_32i:
-      return static_cast<const std::int32_t*>(data)[i];
-    case r_8f_e4m3:
-      return static_cast<float>(static_cast<const __nv_fp8_e4m3*>(data)[i]);
-    case r_4f_e2m1: {
-      __nv_fp4_e2m1 x;
-      x.__x = static_cast<__nv_fp4_storage_t>(static_cast<const std::uint8_t*>(data)[i / 2] >> i % 2 * 4 & 15);
-      return static_cast<float>(x);
-    }
-    default:
-      return NAN;
+    case r_64f: return DType::fp64;
+    case r_16f: return DType::fp16;
+    case r_16bf: return DType::bf16;
+    case r_8i: return DType::int8;
+    case r_32i: return DType::int32;
+    case r_8f_e4m3: return DType::fp8_e4m3;
+    case r_4f_e2m1: return DType::nvfp4;
+    default: return DType::fp32;
   }
 }
-
-void write(Type type, void* data, std::int64_t i, double x) {
-  switch (type) {
-    case r_64f:
-      static_cast<double*>(data)[i] = x;
-      break;
-    case r_32f:
-      static_cast<float*>(data)[i] = static_cast<float>(x);
-      break;
-    case r_16f:
-      static_cast<__half*>(data)[i] = __float2half_rn(static_cast<float>(x));
-      break;
-    case r_16bf:
-      static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16_rn(static_cast<float>(x));
-      break;
-    case r_32i:
-      static_cast<std::int32_t*>(data)[i] = static_cast<std::int32_t>(x);
-      break;
-    default:
-      break;
-  }
-}
-
-std::int64_t size_of(Type type) {
-  if (type == r_8i || type == r_8f_e4m3) return 1;
-  return type == r_64f ? 8 : type == r_32f || type == r_32i ? 4 : 2;
-}
-
-double scalar(Type type, const void* at) { return read(type, at, 0); }
+double read(Type type, const void* data, std::int64_t i) { return fake::element(dtype_of(type), data, i); }
+std::int64_t bytes(Type type, std::int64_t elements) { return roofline::size_bytes(dtype_of(type), elements); }
 
 // Where the reference's figure has the scale of block `block` of row or column `i`: tiles of 128 by 4, 16 bytes to a row of the
 // tile, in which the four quarters of it stand side by side.
@@ -112,9 +69,9 @@ double scale_of(const void* scales, std::int32_t mode, std::uint64_t i, std::uin
     case scale_blk128x128_32f:  // along inner fastest, in multiples of four
       return floats[i / 128 * (((depth + 127) / 128 + 3) / 4 * 4) + l / 128];
     case scale_vec32_ue8m0:
-      return static_cast<float>(static_cast<const __nv_fp8_e8m0*>(scales)[tiled(i, l / 32, (depth + 31) / 32)]);
+      return fake::element(roofline::DType::fp8_e8m0, scales, tiled(i, l / 32, (depth + 31) / 32));
     case scale_vec16_ue4m3:
-      return static_cast<float>(static_cast<const __nv_fp8_e4m3*>(scales)[tiled(i, l / 16, (depth + 15) / 16)]);
+      return fake::element(roofline::DType::fp8_e4m3, scales, tiled(i, l / 16, (depth + 15) / 16));
     default:
       return floats[0];
   }
@@ -227,7 +184,7 @@ API Status cublasLtMatmulAlgoGetHeuristic(Handle handle, Description description
   const std::int64_t whole = A.type == r_4f_e2m1 ? 32 : 16;
   if ((A.type == r_8f_e4m3 || A.type == r_4f_e2m1) &&
       (meaning.transa != op_t || meaning.transb != op_n || A.leading % whole != 0 || B.leading % whole != 0 ||
-       D.leading * size_of(D.type) % 16 != 0 || (meaning.a_mode != meaning.b_mode && !squares) ||
+       bytes(D.type, D.leading) % 16 != 0 || (meaning.a_mode != meaning.b_mode && !squares) ||
        (A.type == r_4f_e2m1) != (meaning.a_mode == scale_vec16_ue4m3)))
     return not_supported;
   if (stub.heuristics != success) return stub.heuristics;
@@ -269,21 +226,21 @@ API Status cublasLtMatmul(Handle, Description description, const void* alpha, co
   stub.fast_accumulation = meaning.fast != 0;
   stub.device_factors = meaning.pointers == pointers_to_device;
   stub.compute = meaning.compute, stub.scale = meaning.scale, stub.transa = meaning.transa, stub.transb = meaning.transb;
-  const double first = scalar(meaning.scale, alpha), second = scalar(meaning.scale, beta);
+  const double first = read(meaning.scale, alpha, 0), second = read(meaning.scale, beta, 0);
   for (std::int32_t i = 0; i < D.batch; ++i) {
-    const std::vector<double> left = scaled(A, static_cast<const char*>(a) + i * A.stride * size_of(A.type), meaning.transa,
+    const std::vector<double> left = scaled(A, static_cast<const char*>(a) + bytes(A.type, i * A.stride), meaning.transa,
                                             meaning.a_scale, meaning.a_mode, m, k);
-    const std::vector<double> right = scaled(B, static_cast<const char*>(b) + i * B.stride * size_of(B.type), !meaning.transb,
+    const std::vector<double> right = scaled(B, static_cast<const char*>(b) + bytes(B.type, i * B.stride), !meaning.transb,
                                              meaning.b_scale, meaning.b_mode, n, k);
-    void* out = static_cast<char*>(d) + i * D.stride * size_of(D.type);
-    const void* before = static_cast<const char*>(c) + i * D.stride * size_of(D.type);
+    void* out = static_cast<char*>(d) + bytes(D.type, i * D.stride);
+    const void* before = static_cast<const char*>(c) + bytes(D.type, i * D.stride);
     for (std::uint64_t row = 0; row < m; ++row)
       for (std::uint64_t column = 0; column < n; ++column) {
         const double sum = std::inner_product(left.begin() + row * k, left.begin() + (row + 1) * k, right.begin() + column * k, 0.0);
         double x = first * sum + (second != 0 ? second * read(D.type, before, row + column * D.leading) : 0);
-        if (meaning.epilogue == epilogue_relu) x = x > 0 ? x : 0;
-        if (meaning.epilogue == epilogue_gelu) x = 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-        write(D.type, out, row + column * D.leading, x);
+        if (meaning.epilogue == epilogue_relu) x = reference::relu(x);
+        if (meaning.epilogue == epilogue_gelu) x = reference::gelu_tanh(x);
+        fake::set(dtype_of(D.type), out, row + column * D.leading, x);
       }
   }
   if (stub.on_run) stub.on_run(static_cast<int>(which), ++stub.total_runs);

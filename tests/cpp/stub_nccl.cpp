@@ -1,13 +1,11 @@
 // A shared library with NCCL's names for the fake runtime, where every GPU's memory is the host's: a group's calls are gathered,
 // and done when it ends, over all ranks at once as NCCL's reference says.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
 #include "cuda/libraries/nccl.h"
+#include "fake_elements.h"
 
 using namespace roofline::cuda::nccl;
 
@@ -32,19 +30,15 @@ std::vector<Call> group;
 bool open = false;
 int failing = 0;  // calls of ncclAllReduce until one fails; 0: none
 
-std::size_t size_of(Type type) { return type == fp64 ? 8 : type == fp32 ? 4 : type == int8 ? 1 : 2; }
-
-double read(Type type, const char* at) {
-  if (type == fp32) return *reinterpret_cast<const float*>(at);
-  if (type == fp16) return __half2float(*reinterpret_cast<const __half*>(at));
-  return __bfloat162float(*reinterpret_cast<const __nv_bfloat16*>(at));
+roofline::DType dtype_of(Type type) {
+  using roofline::DType;
+  return type == fp64   ? DType::fp64
+         : type == fp32 ? DType::fp32
+         : type == fp16 ? DType::fp16
+         : type == bf16 ? DType::bf16
+                        : DType::int8;
 }
-
-void write(Type type, char* at, double x) {
-  if (type == fp32) *reinterpret_cast<float*>(at) = static_cast<float>(x);
-  if (type == fp16) *reinterpret_cast<__half*>(at) = __float2half_rn(static_cast<float>(x));
-  if (type == bf16) *reinterpret_cast<__nv_bfloat16*>(at) = __float2bfloat16_rn(static_cast<float>(x));
-}
+std::size_t size_of(Type type) { return static_cast<std::size_t>(roofline::size_bytes(dtype_of(type))); }
 
 // The sums of elements [first, first + count) over the calls of all ranks.
 std::vector<char> summed(const std::vector<Call>& calls, std::size_t first, std::size_t count) {
@@ -52,8 +46,8 @@ std::vector<char> summed(const std::vector<Call>& calls, std::size_t first, std:
   std::vector<char> made(count * each);
   for (std::size_t i = 0; i < count; ++i) {
     double sum = 0;
-    for (const Call& call : calls) sum += read(call.type, call.from + (first + i) * each);
-    write(calls[0].type, &made[i * each], sum);
+    for (const Call& call : calls) sum += fake::element(dtype_of(call.type), call.from, first + i);
+    fake::set(dtype_of(calls[0].type), made.data(), i, sum);
   }
   return made;
 }
