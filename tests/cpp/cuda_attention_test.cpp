@@ -19,6 +19,7 @@
 #include "cuda/simt/tiles.h"
 #include "emulated_attention.h"
 #include "emulated_mla.h"
+#include "guarded.h"
 
 namespace {
 
@@ -220,7 +221,7 @@ TEST(MlaRefuses, WhatItCannotTake) {
 
 TEST(Fp8, IsRoundedToNearestEven) {
   for (int bits = 0; bits < 126; ++bits) {  // between every two neighbours: half and a bit to either side
-    const auto value = [](int b) { return b >> 3 ? std::ldexp(8 + (b & 7), (b >> 3) - 10) : std::ldexp(b & 7, -9); };
+    const auto value = [](int b) { return cpu::value_of(cpu::Fp8<3>{static_cast<std::uint8_t>(b)}); };
     const double low = value(bits), high = value(bits + 1), half = (low + high) / 2;
     EXPECT_EQ(to_fp8_e4m3(low), bits);
     EXPECT_EQ(to_fp8_e4m3(half), bits + bits % 2);
@@ -260,10 +261,7 @@ void expect_tiled(const AttentionShape& s, Emulation mode, int slots = 0, bool r
   AttentionOperands<T> operands(s);
   if (rising) {  // scores of the first keys are next to 0, those of the last up to 30 powers of two
     operands.grow(0.001);
-    for (std::size_t i = 0; i < operands.q.bits.size(); ++i) {
-      operands.q.bits[i] = Operand<T>::word(static_cast<float>(4 * operands.q.values[i]));
-      operands.q.values[i] = Operand<T>::value(operands.q.bits[i]);
-    }
+    for (std::size_t i = 0; i < operands.q.bits.size(); ++i) operands.q.set(i, 4 * operands.q.values[i]);
   }
   auto out = operands.poisoned();
   TiledWork work;
@@ -309,12 +307,9 @@ TEST(Tiled, MaximaGrowBeyondTheSlack) {
 
 // -- split_kv -----------------------------------------------------------------------------------------------------------------
 
-// A number of one byte: all 256 of int8; e4m3 by its definition (OCP 8-bit floating point), 0x7F and 0xFF being no numbers.
+// A number of one byte: all 256 of int8, and of e4m3.
 double byte_number(Cache cache, std::uint8_t bits) {
-  if (cache == Cache::int8) return static_cast<std::int8_t>(bits);
-  const int exponent = bits >> 3 & 15, fraction = bits & 7;
-  const double size = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
-  return bits & 128 ? -size : size;
+  return cache == Cache::int8 ? static_cast<std::int8_t>(bits) : cpu::value_of(cpu::Fp8<3>{bits});
 }
 
 template <Cache Kind, bool Alternate>
@@ -425,17 +420,10 @@ void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident,
       const int past = s.causal ? row % s.seq_q + s.keys - s.seq_q + 1 : s.keys;
       const int first = s.window ? std::max(0, past - s.window) : 0;
       const std::int64_t at = (std::int64_t{unit} * rows + row) * s.head_dim;
-      auto want = attend(&q.values[at], keys.data(), values.data(), first, past, s.head_dim);
-      if (s.sinks) {  // one more term of the denominator
-        double total = 0;
-        for (int key = first; key < past; ++key) {
-          double score = 0;
-          for (int d = 0; d < s.head_dim; ++d) score += q.values[at + d] * keys[key * s.head_dim + d];
-          total += std::exp(score / std::sqrt(static_cast<double>(s.head_dim)));
-        }
-        const double sink = std::exp(static_cast<double>(sinks[unit % s.kv_heads * s.group + row / s.seq_q]));
-        for (double& x : want) x *= total / (total + sink);
-      }
+      double logsumexp;
+      auto want = attend(&q.values[at], keys.data(), values.data(), first, past, s.head_dim, &logsumexp);
+      const double sink = sinks[unit % s.kv_heads * s.group + row / s.seq_q];  // one more term of the denominator
+      for (double& x : want) x /= s.sinks ? 1 + std::exp(sink - logsumexp) : 1;
       for (int d = 0; d < s.head_dim; ++d) {
         const double got = Operand<T>::value(out[at + d]);
         ASSERT_LE(std::fabs(got - want[d]), kTolerance<T> + relative * std::fabs(want[d])) << unit << ", row " << row << ", " << d;

@@ -3,6 +3,7 @@
 // ISA (sections on mma.m16n8k16, ldmatrix and movmatrix), written from its tables and not from cuda/tiles.h.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -16,16 +17,8 @@ namespace roofline::cuda {
 
 // -- numbers ------------------------------------------------------------------------------------------------------------------
 
-inline float as_float(std::uint32_t bits) {
-  float x;
-  std::memcpy(&x, &bits, 4);
-  return x;
-}
-inline std::uint32_t bits_of(float x) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &x, 4);
-  return bits;
-}
+inline float as_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+inline std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
 inline float number(Bf16, std::uint32_t bits) { return as_float(bits << 16); }
 inline float number(Fp16, std::uint32_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;

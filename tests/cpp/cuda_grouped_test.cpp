@@ -7,27 +7,13 @@
 #include <set>
 #include <vector>
 
-#include "core/random.h"
 #include "cuda/matmul/grouped_tiled.cuh"
-#include "reference.h"
+#include "emulated_attention.h"
 
 namespace {
 
 using namespace roofline;
 using namespace roofline::cuda;
-
-// Random numbers of 16 bits, and what they are.
-template <class T>
-struct Numbers {
-  Numbers(std::int64_t count, std::uint64_t seed, double size) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      bits.push_back(static_cast<std::uint16_t>(packed(T{}, static_cast<float>(size * random_uniform(seed, i)), 0.f) & 0xFFFF));
-      values.push_back(static_cast<double>(number(T{}, bits.back())));
-    }
-  }
-  std::vector<std::uint16_t> bits;
-  std::vector<double> values;
-};
 
 // Tiles of experts with so many rows each, as the kernel that routes tokens cuts them.
 std::vector<RowTile> cut(const std::vector<int>& rows, int tile_rows) {
@@ -56,8 +42,8 @@ void expect_products(const Case& c, Emulation mode) {
   for (const int each : c.rows) rows += each;
   const int experts = static_cast<int>(c.rows.size()), tokens = c.by_token ? 7 : rows;
   const std::int64_t weights = std::int64_t{experts} * c.inner * c.columns;
-  const Numbers<T> a(std::int64_t{tokens} * c.inner, 1, 1), b(weights, 2, 1 / std::sqrt(c.inner)),
-      gate(weights, 3, 1 / std::sqrt(c.inner));
+  const double unit = 1 / std::sqrt(c.inner);
+  const Operand<T> a(std::int64_t{tokens} * c.inner, 1), b(weights, 2, unit), gate(weights, 3, unit);
   std::vector<std::int32_t> token(rows);
   for (int row = 0; row < rows; ++row) token[row] = c.by_token ? row * 5 % tokens : row;
   std::vector<std::uint16_t> out(std::int64_t{rows} * c.columns + 8, 0xFFFF);

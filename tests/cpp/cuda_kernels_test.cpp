@@ -23,6 +23,10 @@
 #include "guarded.h"
 #include "reference.h"
 
+// For Guarded::values.
+double value_of(__half x) { return __half2float(x); }
+double value_of(__nv_bfloat16 x) { return __bfloat162float(x); }
+
 namespace {
 
 using namespace roofline::cuda;
@@ -49,11 +53,6 @@ struct Guarded : roofline::cpu::Guarded<T> {
     return *this;
   }
   double operator[](std::int64_t i) const { return to_float(data[i]); }
-  std::vector<double> values() const {
-    std::vector<double> all;
-    for (std::int64_t i = 0; i < count; ++i) all.push_back((*this)[i]);
-    return all;
-  }
   std::int64_t count;
   T* data;
 };
@@ -110,13 +109,9 @@ TYPED_TEST(Rows, Softmax) {
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
       emulated::launch(grid, threads, kernel, x.data, y.data, work);
       for (std::int64_t row = 0; row < c.rows; ++row) {
-        double largest = -1e300, sum = 0;
-        for (std::int64_t i = 0; i < c.columns; ++i) largest = std::max(largest, x[row * c.columns + i]);
-        for (std::int64_t i = 0; i < c.columns; ++i) sum += std::exp(x[row * c.columns + i] - largest);
-        for (std::int64_t i = 0; i < c.columns; ++i) {
-          const double want = std::exp(x[row * c.columns + i] - largest) / sum;
-          ASSERT_NEAR(y[row * c.columns + i], want, 4 * eps_of<T> * (want + 1e-3)) << row << " " << i;
-        }
+        const std::vector<double> want = reference::softmax(x.values(row * c.columns, c.columns));
+        for (std::int64_t i = 0; i < c.columns; ++i)
+          ASSERT_NEAR(y[row * c.columns + i], want[i], 4 * eps_of<T> * (want[i] + 1e-3)) << row << " " << i;
       }
       ASSERT_TRUE(y.guarded());
     };
@@ -303,13 +298,11 @@ TYPED_TEST(Rows, Probabilities) {
                        RowsWork{rows, seq_kv, plan.team, true, 0.f});
       for (std::int64_t i = 0; i < rows; ++i) {
         const std::int64_t visible = causal ? i % seq_q + seq_kv - seq_q + 1 : seq_kv;
-        double largest = -INFINITY, sum = 0;
-        for (std::int64_t j = 0; j < visible; ++j) largest = std::max<double>(largest, scores[i * seq_kv + j]);
-        for (std::int64_t j = 0; j < visible; ++j) sum += std::exp(scores[i * seq_kv + j] - largest);
-        for (std::int64_t j = 0; j < seq_kv; ++j) {
-          const double want = j < visible ? std::exp(scores[i * seq_kv + j] - largest) / sum : 0;
-          ASSERT_NEAR(p[i * seq_kv + j], want, 4 * eps_of<T> * want + 1e-7) << causal << " " << seq_kv << " " << i << " " << j;
-        }
+        std::vector<double> want = reference::softmax(scores.values(i * seq_kv, visible));
+        want.resize(static_cast<std::size_t>(seq_kv));
+        for (std::int64_t j = 0; j < seq_kv; ++j)
+          ASSERT_NEAR(p[i * seq_kv + j], want[j], 4 * eps_of<T> * want[j] + 1e-7)
+              << causal << " " << seq_kv << " " << i << " " << j;
       }
       ASSERT_TRUE(p.guarded());
     }
@@ -674,26 +667,12 @@ void check_topk(int tokens, int experts, int chosen, bool renormalise, bool bias
     emulated::launch(2, kTopkThreads, listed ? (plan.values == kFewValues ? few : most) : topk_picked<T, Sigmoid>, logits.data,
                      weights.data, found.data, work);
     for (int token = 0; token < tokens; ++token) {
-      std::vector<double> weight(experts), score(experts);
-      double sum = 0;
-      for (int i = 0; i < experts; ++i) {
-        const double x = logits[std::int64_t{token} * experts + i];
-        weight[i] = Sigmoid ? 1 / (1 + std::exp(-x)) : std::exp(x);
-        score[i] = weight[i] + (Sigmoid && biased ? bias[i] : 0);
-        sum += weight[i];
-      }
-      if (!Sigmoid)
-        for (double& each : weight) each /= sum;
-      std::vector<int> order(experts);
-      for (int i = 0; i < experts; ++i) order[i] = i;
-      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return score[a] > score[b]; });
-      double total = 0;
-      for (int i = 0; i < chosen; ++i) total += weight[order[i]];
+      const reference::Topk want =
+          reference::topk(logits.values(std::int64_t{token} * experts, experts), chosen, Sigmoid, work.bias, renormalise);
       for (int i = 0; i < chosen; ++i) {
         const std::int64_t at = std::int64_t{token} * chosen + i;
-        ASSERT_EQ(found.data[at], order[i]) << token << " " << i;
-        const double want = weight[order[i]] / (renormalise ? total : 1);
-        ASSERT_NEAR(weights[at], want, 4e-6 * want + 1e-7);
+        ASSERT_EQ(found.data[at], want.numbers[i]) << token << " " << i;
+        ASSERT_NEAR(weights[at], want.weights[i], 4e-6 * want.weights[i] + 1e-7);
       }
     }
     EXPECT_TRUE(weights.guarded() && found.guarded());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "emulated_gpu.h"
+#include "guarded.h"
 
 #include "cuda/probes/mixed_intensity_kernels.cuh"
 #include "cuda/probes/pointer_chase_kernels.cuh"
@@ -18,16 +19,16 @@ namespace {
 
 using namespace roofline::cuda;
 
+// Elements in 16 bytes: the memory of a test is `shift` elements and as many past a cache line.
+template <class T>
+constexpr int kUnit = 16 / sizeof(T);
+
 // Small whole numbers: every sum of them is exact, in any order.
 template <class T>
 struct Arrays {
-  explicit Arrays(std::int64_t n, int shift = 0) : n(n) {
-    for (std::vector<T>* each : {&memory_a, &memory_b, &memory_c}) each->assign(n + 64, T(-77));
-    const auto at16 = [&](std::vector<T>& v) {
-      return reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(v.data() + 8) + 15) / 16 * 16) + shift;
-    };
-    a = at16(memory_a), b = at16(memory_b), c = at16(memory_c);
-    for (std::int64_t i = 0; i < n; ++i) a[i] = T(i * 7 % 13 - 6), b[i] = T(i * 5 % 11 - 5);
+  explicit Arrays(std::int64_t n, int shift = 0)
+      : n(n), memory_a(n, kUnit<T> + shift), memory_b(n, kUnit<T> + shift), memory_c(n, kUnit<T> + shift) {
+    for (std::int64_t i = 0; i < n; ++i) a[i] = T(i * 7 % 13 - 6), b[i] = T(i * 5 % 11 - 5), c[i] = T(-77);
   }
   T expected(Access access, std::int64_t i) const {
     switch (access) {
@@ -60,12 +61,11 @@ struct Arrays {
       return;
     }
     for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(c[i], expected(access, i)) << i;
-    for (const T* p = memory_c.data(); p < c; ++p) ASSERT_EQ(*p, T(-77));
-    for (const T* p = c + n; p < memory_c.data() + memory_c.size(); ++p) ASSERT_EQ(*p, T(-77));
+    ASSERT_TRUE(memory_c.guarded());
   }
   std::int64_t n;
-  std::vector<T> memory_a, memory_b, memory_c;
-  T *a, *b, *c;
+  roofline::cpu::Guarded<T> memory_a, memory_b, memory_c;
+  T *a = memory_a.data(), *b = memory_b.data(), *c = memory_c.data();
   std::vector<double> partials;
   unsigned finished = 0;
   double sum = 0;
@@ -282,8 +282,8 @@ TEST(PointerChase, WhatIsNoPermutationIsSeen) {
 template <class T, int Known>
 void expect_mixed(std::int64_t n, std::int64_t multiply_adds, int every, std::int64_t passes, std::int64_t grid, int shift = 0) {
   SCOPED_TRACE(std::to_string(n) + " x " + std::to_string(multiply_adds) + " every " + std::to_string(every));
-  std::vector<T> memory(n + 16);
-  T* a = reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 15) / 16 * 16) + shift;
+  roofline::cpu::Guarded<T> memory(n, kUnit<T> + shift);
+  T* a = memory.data();
   std::mt19937 generator(3);
   double want = 0, magnitude = 0;
   const std::int64_t line = 64 / sizeof(T);

@@ -4,14 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <memory>
 #include <type_traits>
 #include <vector>
 
 #include "core/random.h"
 #include "cuda/probes/mma_kernels.cuh"
 #include "cuda/sm90a/mma_kernels.cuh"
+#include "guarded.h"
 
 namespace {
 
@@ -51,16 +50,7 @@ TEST(Descriptor, RowsOfATileAreWhereCopiesPutThem) {
 
 // -- whole kernels ------------------------------------------------------------------------------------------------------------
 
-struct Aligned {
-  explicit Aligned(std::int64_t size) : bytes(size), memory(static_cast<char*>(std::aligned_alloc(64, (size + 127) / 64 * 64))) {
-    std::memset(memory.get(), 0xA5, size);
-  }
-  struct Free {
-    void operator()(char* p) const { std::free(p); }
-  };
-  std::int64_t bytes;
-  std::unique_ptr<char, Free> memory;
-};
+using Bytes = cpu::Guarded<char>;
 
 template <class In>
 constexpr int kBits = kBitsOf<In>;
@@ -112,10 +102,10 @@ void expect_products(const MmaTile& tile, int threads, int shared_bytes, double 
     const std::int64_t as = tiles * tile.rows * inner, bs = tiles * tile.columns * inner, cs = tiles * tile.rows * tile.columns;
     constexpr int kSumBytes = std::is_same_v<Sum, Half> ? 2 : static_cast<int>(sizeof(Sum));
     const std::int64_t a_bytes = as * kBits<In> / 8;
-    Aligned a(2 * a_bytes), b(bs * kBits<In> / 8), c(cs * kSumBytes + 64);
-    for (std::int64_t i = 0; i < as; ++i) put<In>(a.memory.get(), a.memory.get() + a_bytes, 1 + steps, i);
-    for (std::int64_t i = 0; i < bs; ++i) put<In>(b.memory.get(), nullptr, 2, i);
-    const MmaWork work = {a.memory.get(), b.memory.get(), c.memory.get(), tiles, steps, 1};
+    Bytes a(2 * a_bytes), b(bs * kBits<In> / 8), c(cs * kSumBytes);
+    for (std::int64_t i = 0; i < as; ++i) put<In>(a.data(), a.data() + a_bytes, 1 + steps, i);
+    for (std::int64_t i = 0; i < bs; ++i) put<In>(b.data(), nullptr, 2, i);
+    const MmaWork work = {a.data(), b.data(), c.data(), tiles, steps, 1};
     for (const Emulation mode : {Emulation{}, Emulation{false, true, false}})
       emulate(work.blocks, threads, shared_bytes, mode, [&] { kernel(work); });
     for (std::int64_t t = 0; t < tiles; ++t)
@@ -123,17 +113,17 @@ void expect_products(const MmaTile& tile, int threads, int shared_bytes, double 
         for (int column = 0; column < tile.columns; ++column) {
           double expected = 0;
           for (std::int64_t k = 0; k < inner && steps % 2; ++k)
-            expected += get<In>(a.memory.get(), (t * tile.rows + row) * inner + k) *
-                        get<In>(b.memory.get(), (t * tile.columns + column) * inner + k);
+            expected +=
+                get<In>(a.data(), (t * tile.rows + row) * inner + k) * get<In>(b.data(), (t * tile.columns + column) * inner + k);
           const std::int64_t at = (t * tile.rows + row) * tile.columns + column;
           double found;
           if constexpr (std::is_same_v<Sum, Half>)
-            found = element(Fp16{}, c.memory.get(), static_cast<int>(at));
+            found = element(Fp16{}, c.data(), static_cast<int>(at));
           else
-            found = static_cast<double>(reinterpret_cast<const Sum*>(c.memory.get())[at]);
+            found = static_cast<double>(reinterpret_cast<const Sum*>(c.data())[at]);
           ASSERT_NEAR(found, expected, tolerance) << "tile " << t << " [" << row << ", " << column << "], " << steps << " steps";
         }
-    for (int i = 0; i < 64; ++i) ASSERT_EQ(static_cast<unsigned char>(c.memory.get()[cs * kSumBytes + i]), 0xA5);
+    ASSERT_TRUE(c.guarded());
   }
 }
 
@@ -159,8 +149,8 @@ TEST(MmaSync, DoublesByBothInstructions) {
 }
 
 TEST(MmaSync, EveryStepOfEveryTileIsExecuted) {
-  Aligned a(2 * 5 * 32 * 32), b(5 * 64 * 32), c(5 * 32 * 64 * 4);
-  const MmaWork work = {a.memory.get(), b.memory.get(), c.memory.get(), 5, 7, 2};
+  Bytes a(2 * 5 * 32 * 32), b(5 * 64 * 32), c(5 * 32 * 64 * 4);
+  const MmaWork work = {a.data(), b.data(), c.data(), 5, 7, 2};
   for (const auto kernel : {mma_words<Int8, std::int32_t>, mma_words<Int4, std::int32_t>}) {
     EmulatedBlock::products = 0;
     emulate(work.blocks, kMmaThreads, 0, {}, [&] { kernel(work); });
@@ -183,8 +173,8 @@ TEST(Wgmma, SwizzledOperandsGiveTheProduct) {
 }
 
 TEST(Wgmma, EveryStepIsOneGroupOfFour) {
-  Aligned a(2 * kWgmmaABytes), b(kWgmmaBBytes), c(64 * 256 * 4);
-  const MmaWork work = {a.memory.get(), b.memory.get(), c.memory.get(), 1, 3, 1};
+  Bytes a(2 * kWgmmaABytes), b(kWgmmaBBytes), c(64 * 256 * 4);
+  const MmaWork work = {a.data(), b.data(), c.data(), 1, 3, 1};
   EmulatedBlock::products = 0;
   emulate(work.blocks, kWgmmaThreads, kWgmmaSharedBytes, {}, [&] { mma_warpgroups<Int8, std::int32_t>(work); });
   EXPECT_EQ(EmulatedBlock::products, kWarpgroups * 4 * 3 * 4);  // both warpgroups on the one tile, by warps

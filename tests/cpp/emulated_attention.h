@@ -25,12 +25,10 @@ struct Operand {
   using Word = std::conditional_t<std::is_same_v<T, float>, float, std::uint16_t>;
   std::vector<Word> bits;
   std::vector<double> values;
-  Operand(std::int64_t elements, std::uint64_t seed) : bits(elements), values(elements) {
-    for (std::int64_t i = 0; i < elements; ++i) {
-      bits[i] = word(static_cast<float>(random_uniform(seed, i)));
-      values[i] = value(bits[i]);
-    }
+  Operand(std::int64_t elements, std::uint64_t seed, double size = 1) : bits(elements), values(elements) {
+    for (std::int64_t i = 0; i < elements; ++i) set(i, size * random_uniform(seed, i));
   }
+  void set(std::size_t i, double x) { bits[i] = word(static_cast<float>(x)), values[i] = value(bits[i]); }
   static Word word(float x) {
     if constexpr (std::is_same_v<T, float>) return x;
     else return static_cast<Word>(rounded(T{}, x));
@@ -65,8 +63,7 @@ struct AttentionOperands {
   void grow(double times) {
     for (std::size_t i = 0; i < k.bits.size(); ++i) {
       const double key = static_cast<double>(i / s.head_dim % s.seq_kv) / s.seq_kv;
-      k.bits[i] = Operand<T>::word(static_cast<float>(k.values[i] * (1 + (times - 1) * (1 - key))));
-      k.values[i] = Operand<T>::value(k.bits[i]);
+      k.set(i, k.values[i] * (1 + (times - 1) * (1 - key)));
     }
   }
 

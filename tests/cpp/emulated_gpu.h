@@ -6,9 +6,9 @@
 #include <vector_functions.h>
 #include <vector_types.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "emulated_block.h"
 
@@ -78,16 +78,8 @@ T __ldca(const T* p) {
 
 inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1.f) : 0.f; }  // of NaN 0
 inline int __clz(int x) { return x ? __builtin_clz(static_cast<unsigned>(x)) : 32; }
-inline int __float_as_int(float x) {
-  int bits;
-  std::memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-inline float __int_as_float(int bits) {
-  float x;
-  std::memcpy(&x, &bits, sizeof x);
-  return x;
-}
+inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
+inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
 template <class T>
 T min(T a, T b) {
   return a < b ? a : b;

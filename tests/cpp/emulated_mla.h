@@ -29,10 +29,7 @@ struct MlaOperands {
 
   // Scores `times` as large: maxima then grow from tile to tile.
   void grow(double times) {
-    for (std::size_t i = 0; i < latent.bits.size(); ++i) {
-      latent.bits[i] = Operand<T>::word(static_cast<float>(latent.values[i] * times));
-      latent.values[i] = Operand<T>::value(latent.bits[i]);
-    }
+    for (std::size_t i = 0; i < latent.bits.size(); ++i) latent.set(i, latent.values[i] * times);
   }
 
   void expect() const {

@@ -9,23 +9,16 @@
 namespace roofline::cuda {
 
 // An element of an operand as a number: index counts elements from the start of `bytes`.
-inline double element(Fp16, const void* bytes, int index) {
+template <class T>
+double element(T type, const void* bytes, int index) {
   std::uint16_t bits;
   std::memcpy(&bits, static_cast<const char*>(bytes) + 2 * index, 2);
-  return number(Fp16{}, bits);
-}
-inline double element(Bf16, const void* bytes, int index) {
-  std::uint16_t bits;
-  std::memcpy(&bits, static_cast<const char*>(bytes) + 2 * index, 2);
-  return number(Bf16{}, bits);
+  return number(type, bits);
 }
 inline double element(Tf32, const void* bytes, int index) {
   std::uint32_t bits;
   std::memcpy(&bits, static_cast<const char*>(bytes) + 4 * index, 4);
-  bits &= 0xFFFFE000u;  // the unit reads 19 bits
-  float x;
-  std::memcpy(&x, &bits, 4);
-  return static_cast<double>(x);
+  return as_float(bits & 0xFFFFE000u);  // the unit reads 19 bits
 }
 inline double element(Int8, const void* bytes, int index) { return static_cast<const std::int8_t*>(bytes)[index]; }
 inline double element(Int4, const void* bytes, int index) {
