@@ -1,6 +1,5 @@
 // attention on a CPU: naive with a score matrix in memory. tiled is in attention_tiled.cpp, split_kv in attention_split.cpp.
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -21,12 +20,14 @@ using ops::Attention;
 constexpr std::int64_t kNaiveQueries = 48;
 
 Bound naive(const Attention& problem, Device& device) {
-  const auto [isa, table] = choose<AttentionNaiveKernels>(ROOFLINE_TABLES(attention_naive));
   const bool doubles = problem.dtype == DType::fp64;
+  const auto [isa, table] = doubles ? choose<AttentionNaiveKernels>(ROOFLINE_TABLES(attention_naive_doubles))
+                                    : choose<AttentionNaiveKernels>(ROOFLINE_TABLES(attention_naive));
   const Element element = doubles ? kFp32 : element_of(problem.dtype, problem.op);
-  const std::int64_t score_bytes = doubles ? 8 : 4, row_bytes = problem.head_dim * size_bytes(problem.dtype);
+  const std::int64_t score_bytes = table->number_bytes, row_bytes = problem.head_dim * size_bytes(problem.dtype);
   const std::int64_t scores_elements = product({problem.batch, problem.heads, problem.seq_q, problem.seq_kv}, "attention: scores");
-  const std::int64_t panel_bytes = whole_pages(table->workspace_floats(kNaiveQueries, problem.head_dim) * 4);  // of each thread
+  const std::int64_t panel_numbers = table->workspace_numbers(kNaiveQueries, problem.head_dim);  // of a thread
+  const std::int64_t panel_bytes = whole_pages(panel_numbers * score_bytes);
   const std::int64_t scores_bytes = whole_pages(product({scores_elements, score_bytes}, "attention: bytes of the scores"));
   const std::int64_t workspace_bytes = scores_bytes + panel_bytes * device.threads();
   const std::shared_ptr<void> memory = workspace(device, workspace_bytes);  // scores [batch, heads, seq_q, seq_kv], then panels
@@ -42,7 +43,7 @@ Bound naive(const Attention& problem, Device& device) {
         .k = at(problem.k, kv_head * problem.seq_kv * row_bytes),
         .v = at(problem.v, kv_head * problem.seq_kv * row_bytes),
         .scores = at(memory.get(), row * problem.seq_kv * score_bytes),
-        .workspace = static_cast<float*>(at(memory.get(), scores_bytes + worker * panel_bytes)),
+        .workspace = at(memory.get(), scores_bytes + worker * panel_bytes),
         .out = at(problem.out, row * row_bytes),
         .logsumexp = problem.logsumexp ? problem.logsumexp + row : nullptr,
         .rows = std::min(kNaiveQueries, problem.seq_q - query),
@@ -58,39 +59,22 @@ Bound naive(const Attention& problem, Device& device) {
     return [=](Queue& queue) { pool(queue).for_each(items, [&](int worker, std::int64_t item) { kernel(part(worker, item)); }); };
   };
 
-  Bound bound;
-  bound.plan.set("implementation", "naive/" + name(isa));
+  Bound bound = planned("naive/" + name(isa), device);
   bound.plan.set("query_block", kNaiveQueries);
   bound.plan.set("scores_elements", problem.pairs());
   if (doubles) bound.plan.set("scores_dtype", "fp64");
   bound.plan.set("workspace_bytes", workspace_bytes);
-  bound.plan.set("threads", device.threads());
-  bound.steps.push_back({"q·kᵀ", pass(doubles ? table->doubles[0] : table->scores[element])});
-  bound.steps.push_back({"softmax", pass(doubles ? table->doubles[1] : table->softmax)});
-  bound.steps.push_back({"p·v", pass(doubles ? table->doubles[2] : table->values[element])});
+  bound.steps.push_back({"q·kᵀ", pass(table->scores[element])});
+  bound.steps.push_back({"softmax", pass(table->softmax)});
+  bound.steps.push_back({"p·v", pass(table->values[element])});
   return bound;
 }
 
 AttentionTask task_of(const Attention& problem) {
-  return {
-      .op = Attention::op,
-      .dtype = problem.dtype,
-      .kv_dtype = problem.dtype,
-      .batch = problem.batch,
-      .kv_heads = problem.kv_heads,
-      .rows = problem.group() * problem.seq_q,
-      .seq_q = problem.seq_q,
-      .keys = problem.seq_kv,
-      .head_dim = problem.head_dim,
-      .value_dim = problem.head_dim,
-      .causal = problem.causal,
-      .scale = 1 / std::sqrt(static_cast<double>(problem.head_dim)),
-      .q = problem.q,
-      .k = problem.k,
-      .v = problem.v,
-      .out = problem.out,
-      .logsumexp = problem.logsumexp,
-  };
+  AttentionTask task = common_task(problem, problem.kv_heads, problem.seq_kv, problem.head_dim, problem.head_dim);
+  task.causal = problem.causal;
+  task.q = problem.q, task.k = problem.k, task.v = problem.v, task.logsumexp = problem.logsumexp;
+  return task;
 }
 
 Bound split_kv(const Attention& problem, Device& device) { return split_kv(task_of(problem), device); }

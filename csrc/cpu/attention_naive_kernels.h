@@ -13,8 +13,8 @@ struct AttentionRows {
   const void* q;         // [rows, head_dim]
   const void* k;         // [seq_kv, head_dim]
   const void* v;         // [seq_kv, head_dim]
-  void* scores;          // [rows, seq_kv] in fp32; of fp64 in fp64
-  float* workspace;      // [workspace_floats(rows, head_dim)], of the thread
+  void* scores;          // numbers [rows, seq_kv]
+  void* workspace;       // numbers [workspace_numbers(rows, head_dim)], of the thread
   void* out;             // [rows, head_dim]
   float* logsumexp;      // [rows], or null
   std::int64_t rows;
@@ -29,17 +29,18 @@ struct AttentionNaiveKernels {
   static constexpr int kMaxLanes = 16;
 
   int tile_width;  // keys of a register tile
-  void (*scores[kElements])(const AttentionRows&);  // q·kᵀ
+  void (*scores[kElements])(const AttentionRows&);  // q·kᵀ; of fp64 the first alone
   void (*softmax)(const AttentionRows&);
   void (*values[kElements])(const AttentionRows&);  // p·v
-  void (*doubles[3])(const AttentionRows&);         // the three passes in fp64
+  int number_bytes;  // of a score
 
-  // q or out of a block in fp32, in whole vectors, and a register tile's width of keys.
-  std::int64_t workspace_floats(std::int64_t rows, std::int64_t head_dim) const {
+  // q or out of a block, in whole vectors, and a register tile's width of keys.
+  std::int64_t workspace_numbers(std::int64_t rows, std::int64_t head_dim) const {
     return rows * head_dim + kMaxLanes + head_dim * tile_width;
   }
 };
 
 ROOFLINE_DECLARE_TABLES(AttentionNaiveKernels, attention_naive);
+ROOFLINE_DECLARE_TABLES(AttentionNaiveKernels, attention_naive_doubles);
 
 }  // namespace roofline::cpu

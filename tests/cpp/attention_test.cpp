@@ -21,12 +21,13 @@
 
 namespace roofline::cpu {
 
-extern const AttentionNaiveKernels attention_naive_simde;
+extern const AttentionNaiveKernels attention_naive_simde, attention_naive_doubles_simde;
 extern const AttentionTiledKernels attention_tiled_simde, attention_doubles_simde, attention_pairs_simde, attention_emulated;
 
 namespace {
 
-const std::vector<Tested<AttentionNaiveKernels>> kNaive = {ROOFLINE_TESTED(attention_naive)};
+const std::vector<Tested<AttentionNaiveKernels>> kNaive = {ROOFLINE_TESTED(attention_naive)},
+                                                 kNaiveDoubles = {ROOFLINE_TESTED(attention_naive_doubles)};
 const std::vector<Tested<AttentionTiledKernels>> kTiled = {
     ROOFLINE_TESTED(attention_tiled), ROOFLINE_TESTED_PAIRS(attention), ROOFLINE_TESTED_TILES(attention)};
 
@@ -35,9 +36,8 @@ const std::vector<Tested<AttentionTiledKernels>> kDoubles = {ROOFLINE_TESTED(att
 template <class T>
 void run(const AttentionNaiveKernels& kernels, const Shape& shape, Tensors<T>& tensors) {
   const std::int64_t most = shape.query_block ? shape.query_block : 48, head_dim = shape.head_dim;
-  constexpr bool kDoubles = std::is_same_v<T, double>;
-  Guarded<std::conditional_t<kDoubles, double, float>> scores(shape.rows() * shape.seq_kv);
-  Guarded<float> workspace(kernels.workspace_floats(most, head_dim));
+  using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  Guarded<Number> scores(shape.rows() * shape.seq_kv), workspace(kernels.workspace_numbers(most, head_dim));
   for (std::int64_t head = 0; head < shape.group; ++head)
     for (std::int64_t query = 0; query < shape.seq_q; query += most) {
       const std::int64_t row = head * shape.seq_q + query;
@@ -48,10 +48,6 @@ void run(const AttentionNaiveKernels& kernels, const Shape& shape, Tensors<T>& t
           .rows = std::min(most, shape.seq_q - query), .seq_kv = shape.seq_kv, .head_dim = head_dim,
           .visible = shape.visible(query), .growth = shape.causal ? 1 : 0, .scale = shape.scale(),
       };
-      if (kDoubles) {
-        for (const auto pass : kernels.doubles) pass(rows);
-        continue;
-      }
       kernels.scores[kElementOf<T>](rows);
       kernels.softmax(rows);
       kernels.values[kElementOf<T>](rows);
@@ -105,7 +101,7 @@ void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T, K>
 }
 
 template <class T, class K>
-bool computes(const AttentionNaiveKernels&) { return true; }
+bool computes(const AttentionNaiveKernels& table) { return std::is_same_v<T, double> == (table.number_bytes == 8); }
 template <class T, class K>
 bool computes(const AttentionTiledKernels& table) {
   const bool doubles = table.word_bytes == 8;
@@ -181,15 +177,8 @@ void check_nan(const Table& table) {
   }
 }
 
-class AttentionNaiveTest : public TableTest<AttentionNaiveKernels> {
- protected:
-  const AttentionNaiveKernels& table() const { return *GetParam().table; }
-};
-
-class AttentionTiledTest : public TableTest<AttentionTiledKernels> {
- protected:
-  const AttentionTiledKernels& table() const { return *GetParam().table; }
-};
+using AttentionNaiveTest = TableTest<AttentionNaiveKernels>;
+using AttentionTiledTest = TableTest<AttentionTiledKernels>;
 
 TEST_P(AttentionNaiveTest, EveryNumberOfColumns) { check_columns(table()); }
 TEST_P(AttentionTiledTest, EveryNumberOfColumns) { check_columns(table()); }
@@ -197,7 +186,10 @@ TEST_P(AttentionTiledTest, EveryNumberOfColumns) { check_columns(table()); }
 TEST_P(AttentionNaiveTest, MasksAndGroups) { check_masks(table()); }
 TEST_P(AttentionTiledTest, MasksAndGroups) { check_masks(table()); }
 
-TEST_P(AttentionNaiveTest, NotANumberStaysOne) { check_nan<float>(table()); }
+TEST_P(AttentionNaiveTest, NotANumberStaysOne) {
+  check_nan<float>(table());
+  check_nan<double>(table());
+}
 TEST_P(AttentionTiledTest, NotANumberStaysOne) {
   check_nan<float>(table());
   check_nan<Bf16>(table());
@@ -365,12 +357,8 @@ void check_numbers(const AttentionTiledKernels& table) {
     Tensors<T, K> tensors(shape);
     for (int i = 0; i < 256; ++i) std::memcpy(&tensors.v[i], &i, 1);
     run(table, shape, tensors);
-    for (std::int64_t i = 0; i < rows * 256; ++i) {
-      const double out = tensors.out.value(i), wanted = tensors.v.value(i % 256);
-      if (std::isinf(wanted)) ASSERT_FALSE(std::isfinite(out)) << "element " << kCachedOf<K> << " bits " << i % 256;
-      else if (std::isnan(wanted)) ASSERT_TRUE(std::isnan(out)) << "element " << kCachedOf<K> << " bits " << i % 256;
-      else ASSERT_NEAR(out, wanted, 2e-7 * std::fabs(wanted)) << "element " << kCachedOf<K> << " bits " << i % 256;
-    }
+    for (std::int64_t i = 0; i < rows * 256; ++i)
+      ASSERT_TRUE(is_number<K>(tensors.out.value(i), tensors.v.value(i % 256), 0)) << "bits " << i % 256;
   }
 }
 
@@ -416,6 +404,7 @@ TEST_P(AttentionTiledTest, ScoresThatJump) {
 
 INSTANTIATE_TEST_SUITE_P(Sets, AttentionNaiveTest, testing::ValuesIn(kNaive), testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Sets, AttentionTiledTest, testing::ValuesIn(kTiled), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Doubles, AttentionNaiveTest, testing::ValuesIn(kNaiveDoubles), testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Doubles, AttentionTiledTest, testing::ValuesIn(kDoubles), testing::PrintToStringParamName());
 
 }  // namespace
