@@ -43,7 +43,7 @@ from roofline.cli.plotting import GROUPS  # noqa: E402
 from roofline.machine import Machine  # noqa: E402
 from roofline.operators import OPERATORS  # noqa: E402
 from roofline.plot import PICTURES  # noqa: E402
-from roofline.report.tables import brief_problem, fit_for_a_page, operator_table, ordered_ceilings, usual  # noqa: E402
+from roofline.report.tables import fit_for_a_page, operator_table, ordered_ceilings, usual  # noqa: E402
 from roofline.results import Results  # noqa: E402
 from roofline.transformer import PRESETS, active_parameters, kv_bytes, total_parameters  # noqa: E402
 from roofline.transformer.presets import SOURCES  # noqa: E402
@@ -116,7 +116,7 @@ def beside_pytorch(few: bool = False) -> str:
                 continue
             operator = row["problem"].pop("operator")
             m = results[operator, str(row["problem"]), row["variant"]]
-            problem = brief_problem(m, frozenset({"access", "batch", "heads", "head_dim"}))
+            problem = m.brief_problem(frozenset({"access", "batch", "heads", "head_dim"}))
             rivals = [f"{r['ratio']:.2f}× {name}" for name, r in row["rivals"].items() if "ratio" in r]
             own = [fmt_si(row["time_s"], "s"), row["bound"], fmt_percent(row["share_of_bracket"])]
             rows.append([operator, f"`{row['variant']}`", problem, *own, ", ".join(rivals) or "–"])

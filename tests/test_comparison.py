@@ -16,7 +16,7 @@ from shown import pretty
 from tables import gives
 
 import roofline
-from roofline import compare
+from roofline import Attention, compare
 from roofline.comparison import Comparison, Pair
 from roofline.comparison.numbers import FASTER, FEW, OVERLAP, SAME, SLOWER, Median, by_modes, estimate, ratio, verdict
 from roofline.errors import Error
@@ -59,6 +59,11 @@ def point(time_s: float = 2e-3, roof: float | None = 40e9, *, size: int = 64_000
 def only(comparison: Comparison) -> Pair:
     (row,) = comparison.rows
     return row
+
+
+def test_names_of_points_leave_out_what_has_its_default() -> None:
+    measured = [point(problem=Attention(seq_q=1, seq_kv=8192).to_dict())]
+    assert only(compare(measured, measured)).name == "attention tiled seq_q=1 seq_kv=8192 fp32 cold"
 
 
 # -- two medians --------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from roofline.report.files import begin, finish
 from roofline.report.formulas import Term, flops_formulas, tensor_formulas, traffic_formulas
 from roofline.report.markdown import left_out_counts, markdown
 from roofline.report.measuring import pooled
-from roofline.report.tables import brief_problem, compact_table, prediction_summary, slower_defaults, steps_table, why_wrong
+from roofline.report.tables import compact_table, prediction_summary, slower_defaults, steps_table, why_wrong
 from roofline.results import Measurement, Results, append_to
 from roofline.units import MISSING, fmt_number, fmt_percent, fmt_si
 
@@ -369,12 +369,12 @@ def test_brief_problem_names_what_is_not_default() -> None:
         point(Attention(seq_q=1, seq_kv=8192), "tiled", 1),
         point(Attention(seq_q=256, seq_kv=256, kv_heads=2), "tiled", 1),
     )
-    assert brief_problem(decode) == "seq_q=1 seq_kv=8192 fp32"
-    assert brief_problem(square) == "kv_heads=2 seq_len=256 fp32"
-    assert brief_problem(point(Attention(), "tiled", 1)) == "fp32"
-    assert brief_problem(point(Attention(heads=32, kv_heads=8), "tiled", 1)) == "heads=32 kv_heads=8 fp32"
-    assert brief_problem(point(Attention(heads=32), "tiled", 1)) == "heads=32 fp32"
-    assert brief_problem(point(CachedAttention(kv_heads=32), "tiled", 1)) == "kv_heads=32 bf16"
+    assert decode.brief_problem() == "seq_q=1 seq_kv=8192 fp32"
+    assert square.brief_problem() == "kv_heads=2 seq_len=256 fp32"
+    assert point(Attention(), "tiled", 1).brief_problem() == "fp32"
+    assert point(Attention(heads=32, kv_heads=8), "tiled", 1).brief_problem() == "heads=32 kv_heads=8 fp32"
+    assert point(Attention(heads=32), "tiled", 1).brief_problem() == "heads=32 fp32"
+    assert point(CachedAttention(kv_heads=32), "tiled", 1).brief_problem() == "kv_heads=32 bf16"
     rows = compact_table([point(Attention(seq_q=n, seq_kv=n), "tiled", 1) for n in (1024, 2048)]).rows
     assert [r[1] for r in rows] == ["seq_len=1024 fp32", "seq_len=2048 fp32"], "a field that varies is shown, default or not"
 

@@ -73,7 +73,7 @@ def explain(options: argparse.Namespace) -> int:
 def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, Any, Any] | None:
     """The measurement and the machine that the user names, and all of its file; None where their list alone was asked for."""
     from ..operators import OPERATORS
-    from ..report.tables import brief_problem, varying
+    from ..report.tables import varying
     from ..results import Results
 
     path = Path(options.file)
@@ -90,7 +90,7 @@ def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, An
         if options.point is None and len(results) > 1:
             names = varying(results)
             rows = [
-                (str(i), m.operator, m.variant, brief_problem(m, names[m.operator]), m.cache_state, m.status, m.key[:12])
+                (str(i), m.operator, m.variant, m.brief_problem(names[m.operator]), m.cache_state, m.status, m.key[:12])
                 for i, m in enumerate(results, start=1)
             ]
             if options.json:

@@ -145,7 +145,7 @@ def _last(results: Iterable[Measurement]) -> list[Measurement]:
 
 
 def _point_name(m: Measurement) -> str:
-    return " ".join(filter(None, (m.operator, m.variant, m.short_problem, m.cache_state)))
+    return " ".join(filter(None, (m.operator, m.variant, m.brief_problem(), m.cache_state)))
 
 
 def _share(m: Measurement) -> Median | None:

@@ -15,7 +15,7 @@ from ..results import Measurement, advise, problem_behind
 from ..units import MISSING, fmt_bytes, fmt_interval, fmt_number, fmt_percent, fmt_si
 from ..words import counted
 from .formulas import flops_formulas, tensor_bytes, tensor_formulas, traffic_formulas
-from .tables import Table, brief_problem, fmt_error, why_wrong
+from .tables import Table, fmt_error, why_wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ def explain(measurement: Measurement, machine: Machine | None = None, peers: Ite
     """
     m = measurement
     problem = problem_behind(m)
-    title = f"{m.operator} {m.variant}: {brief_problem(m)}; {m.device}, {counted(m.threads, 'thread')}, {m.cache_state}"
+    title = f"{m.operator} {m.variant}: {m.brief_problem()}; {m.device}, {counted(m.threads, 'thread')}, {m.cache_state}"
     sections = [_flops(m, problem), _bytes(m, problem)]
     if m.brackets:
         sections.append(_roofs(m))

@@ -19,7 +19,6 @@ from ..words import counted
 from .tables import (
     KERNELS,
     Table,
-    brief_problem as brief,
     ceiling_table,
     defaults_used,
     fmt_error,
@@ -133,7 +132,7 @@ def left_out_lines(machine: Machine) -> list[str]:
     points = []
     for item in report_facts(machine).get("left_out", []):
         m = Measurement(device=machine.device, threads=0, status="unsupported", **{name: item[name] for name in POINT_KEYS})
-        points.append((f"{m.operator} {m.variant} ({brief(m)}, {m.cache_state})", str(item["reason"])))
+        points.append((f"{m.operator} {m.variant} ({m.brief_problem()}, {m.cache_state})", str(item["reason"])))
     return [*(f"ceilings {line}" for line in ceilings), *(f"operators {line}" for line in _joined(points))]
 
 
@@ -165,7 +164,7 @@ def prediction_lines(results: Iterable[Measurement]) -> list[str]:
     lines = [f"|error| over {counted(found.n, 'point')}: median {middle}, 95th percentile {high}{disturbed}"]
     for m in found.worst:
         said = "; ".join(filter(None, (fmt_error(m.prediction_error), why_wrong(m))))
-        lines.append(f"{m.operator} {m.variant} ({brief(m)}, {m.cache_state}): {said}")
+        lines.append(f"{m.operator} {m.variant} ({m.brief_problem()}, {m.cache_state}): {said}")
     return lines
 
 

@@ -15,7 +15,7 @@ from ..kernel_costs import kernel_costs, problem_of, stored
 from ..machine import FEWEST, LEVELS, MOVED, RATE_UNITS, Ceiling, Machine
 from ..machine.sanity import states
 from ..operators import OPERATORS, Operator, from_dict
-from ..operators.scales import GEMM, one_length, shown_fields
+from ..operators.scales import shown_fields
 from ..prediction import default_variant
 from ..results import Measurement
 from ..units import GIGA, MISSING, fmt_interval, fmt_number, fmt_percent, fmt_si
@@ -54,21 +54,8 @@ def varying(results: Iterable[Measurement]) -> dict[str, frozenset[str]]:
     return {operator: frozenset(name for name, values in fields.items() if len(values) > 1) for operator, fields in seen.items()}
 
 
-def brief_problem(m: Measurement, always: frozenset[str] = frozenset()) -> str:
-    """The fields that differ from the operator's defaults (or are in `always`), and the dtype: "seq_q=1 seq_kv=8192 fp32"."""
-    cls = OPERATORS.get(m.operator)
-    if cls is None:
-        return m.short_problem
-    defaults, problem = cls().to_dict(), m.problem
-    if defaults.get("kv_heads", 0) == defaults.get("heads"):  # as many as heads, whatever their number
-        defaults["kv_heads"] = problem.get("heads")
-    kept = {name: value for name, value in problem.items() if name != "dtype" and (value != defaults.get(name) or name in always)}
-    letters = GEMM if problem.keys() >= GEMM.keys() else {}
-    return " ".join([*(f"{letters.get(name, name)}={value}" for name, value in one_length(kept).items()), m.dtype]).strip()
-
-
 def defaults_used(results: Iterable[Measurement]) -> list[str]:
-    """Per operator present: the defaults that `brief_problem` leaves out."""
+    """Per operator present: the defaults that `Measurement.brief_problem` leaves out."""
     lines = []
     for name in dict.fromkeys(m.operator for m in results):
         if cls := OPERATORS.get(name):
@@ -185,7 +172,7 @@ def _energies(m: Measurement) -> tuple[str, ...]:
 def _reached(m: Measurement, always: frozenset[str]) -> tuple[str, ...]:
     """The problem, the cache state, the time, and GFLOP/s and GB/s."""
     rates = (MISSING if rate is None else fmt_number(rate / GIGA) for rate in (m.flops_per_s, m.bytes_per_s))
-    return brief_problem(m, always) if m.problem else MISSING, m.cache_state, fmt_si(m.time_s, "s"), *rates
+    return m.brief_problem(always) if m.problem else MISSING, m.cache_state, fmt_si(m.time_s, "s"), *rates
 
 
 def operator_table(results: Iterable[Measurement], machine: Machine | None) -> Table:
@@ -217,7 +204,7 @@ def steps_table(results: Iterable[Measurement]) -> Table:
     rows = []
     for m in timed:
         whole, steps = m.time_s or 0.0, m.steps_s()
-        first = (m.operator, m.variant, brief_problem(m, always[m.operator]))
+        first = (m.operator, m.variant, m.brief_problem(always[m.operator]))
         for name, seconds in [*steps.items(), ("sum", sum(steps.values()))]:
             rows.append((*first, name, fmt_si(seconds, "s"), fmt_percent(seconds / whole)))
             first = ("", "", "")
@@ -254,7 +241,7 @@ def reasons(results: Iterable[Measurement]) -> list[str]:
     for m in points:
         if m.status != UNDISTURBED:
             grouped.setdefault((m.status, _cause(m)), []).append(
-                f"{m.operator} {m.variant} ({brief_problem(m, fields[m.operator])}, {m.cache_state})"
+                f"{m.operator} {m.variant} ({m.brief_problem(fields[m.operator])}, {m.cache_state})"
             )
     lines = []
     for (status, cause), names in grouped.items():
@@ -266,7 +253,7 @@ def reasons(results: Iterable[Measurement]) -> list[str]:
 def slower_defaults(machine: Machine, results: Iterable[Measurement]) -> list[str]:
     """Problems that a variant ran clearly faster than the one that runs by default, both undisturbed."""
     fields = varying(listed := ordered(results))
-    named = ((f"{m.operator} ({brief_problem(m, fields[m.operator])}, {m.cache_state})", m) for m in listed)
+    named = ((f"{m.operator} ({m.brief_problem(fields[m.operator])}, {m.cache_state})", m) for m in listed)
     lines = []
     for name, each in by_key((name, m) for name, m in named if m.status == UNDISTURBED).items():
         times = {m.variant: m.time_s or 0.0 for m in each}

@@ -13,7 +13,7 @@ from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
 from ..machine.statistics import summary_of
 from ..operators import OPERATORS, Operator, from_dict as operator_from_dict
-from ..operators.scales import shown_fields
+from ..operators.scales import GEMM, one_length, shown_fields
 from ..reading import SCHEMA_VERSION, Amount, Integer, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si
 from ..words import counted
@@ -314,6 +314,18 @@ class Measurement(Shown):
         """The fields of the problem in one line: "batch=8 seq_q=1 fp32"."""
         fields = shown_fields(self.problem)
         return " ".join(str(value) if name == "dtype" else f"{name}={value}" for name, value in fields.items())
+
+    def brief_problem(self, always: frozenset[str] = frozenset()) -> str:
+        """The fields that differ from the operator's defaults (or are in `always`), and the dtype: "seq_q=1 seq_kv=8192 fp32"."""
+        cls = OPERATORS.get(self.operator)
+        if cls is None:
+            return self.short_problem
+        defaults = cls().to_dict()
+        if defaults.get("kv_heads", 0) == defaults.get("heads"):  # as many as heads, whatever their number
+            defaults["kv_heads"] = self.problem.get("heads")
+        kept = {n: v for n, v in self.problem.items() if n != "dtype" and (v != defaults.get(n) or n in always)}
+        letters = GEMM if self.problem.keys() >= GEMM.keys() else {}
+        return " ".join([*(f"{letters.get(name, name)}={value}" for name, value in one_length(kept).items()), self.dtype]).strip()
 
     def __repr__(self) -> str:
         what = f"{self.operator} {self.variant}".strip()

@@ -20,7 +20,6 @@ from .. import markdown as text
 from ..tables import (
     KERNELS,
     Table,
-    brief_problem,
     ceiling_table,
     defaults_used,
     fmt_error,
@@ -110,7 +109,7 @@ def _points(machine: Machine, listed: Sequence[Measurement]) -> list[dict[str, A
         dtype, access = _meets(machine, m)
         hover = [
             f"{m.operator} {m.variant}".strip(),
-            brief_problem(m, names[m.operator]),
+            m.brief_problem(names[m.operator]),
             ", ".join(word for word in (m.dtype, m.cache_state, counted(m.threads, "thread")) if word),
             f"intensity {fmt_number(m.flops_per_byte)} FLOP/byte",
             f"rate {fmt_si(m.flops_per_s, 'FLOP/s')}, {fmt_si(m.bytes_per_s, 'B/s')}",
@@ -134,7 +133,7 @@ def _predicted(listed: Sequence[Measurement]) -> list[dict[str, Any]]:
             continue
         hover = [
             f"{m.operator} {m.variant}".strip(),
-            brief_problem(m, names[m.operator]),
+            m.brief_problem(names[m.operator]),
             f"predicted {fmt_si(m.prediction['time_s'], 's')}, measured {fmt_si(m.time_s, 's')}: {fmt_error(m.prediction_error)}",
             why_wrong(m) or "within what is usual",
         ]
@@ -202,7 +201,7 @@ def _climb(listed: Sequence[Measurement]) -> list[dict[str, Any]]:
             }
             for m in members
         ]
-        found.append({"title": f"{first.operator}: {brief_problem(first, names[first.operator])}, {first.cache_state}",
+        found.append({"title": f"{first.operator}: {first.brief_problem(names[first.operator])}, {first.cache_state}",
                       "steps": steps})  # fmt: skip
     return found
 
@@ -259,7 +258,7 @@ def _advice(machine: Machine, listed: Sequence[Measurement]) -> Table:
             gains += [(item, m) for item in advise(m, machine, listed)[:ADVICE]]
     for item, m in sorted(gains, key=lambda pair: -pair[0].gain):
         what = f"{m.operator} {m.variant}".strip()
-        rows.append((what, brief_problem(m, names[m.operator]), item.change, f"{'≤ ' if item.at_most else ''}{item.gain:.2f}×",
+        rows.append((what, m.brief_problem(names[m.operator]), item.change, f"{'≤ ' if item.at_most else ''}{item.gain:.2f}×",
                      fmt_si(item.time_s, "s"), item.bound or MISSING, item.detail))  # fmt: skip
     return Table(headers=("operator", "problem", "change", "gain", "time then", "bound then", "why"), rows=rows,
                  wide=("problem", "change", "why"))  # fmt: skip
