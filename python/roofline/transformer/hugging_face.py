@@ -261,7 +261,8 @@ def from_hugging_face(source: str | os.PathLike[str] | Mapping[str, Any], *, dty
     stated = values.get("quantization_config")
     if cache := kv_cache(stated, where):
         made["kv"] = cache
+    made["quantization"] = quantization(stated, where)
     try:
-        return TransformerConfig(**made, quantization=quantization(stated, where), unread=_unread(values, keys.read))
+        return TransformerConfig(**made, unread=_unread(values, keys.read))
     except Error as error:
         raise Error(f"{where}: {error}") from error

@@ -208,7 +208,7 @@ def _modelopt(given: Mapping[str, Any], where: str) -> Quantization:
     if algorithm == "FP8":
         return Quantization(method="modelopt", weights="fp8_e4m3", activations="fp8_e4m3")
     if algorithm == "NVFP4":
-        group = _integer(given, where, "group_size", default=16)
+        group = _group(_integer(given, where, "group_size", default=16))
         return Quantization(method="modelopt", weights="nvfp4", group=group, activations="nvfp4")
     raise Error(f"{where}: quant_algo {shown(algorithm)} is not known; known are FP8 and NVFP4")
 
