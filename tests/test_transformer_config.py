@@ -358,6 +358,24 @@ test_missing_keys_of_mixtures_and_mla = refused(
 )
 
 
+# Defaults of num_key_value_heads in the signatures of transformers; those of llama and phi3 are None, as many as heads.
+GROUPED = {"Mistral-7B-v0.3": 8, "Mixtral-8x7B": 8, "Qwen3-8B": 32, "Qwen3-30B-A3B": 4, "GPT-OSS-120B": 8, "Gemma-2-2B": 4}
+# sliding_window is 4096 in mistral's.
+test_keys_with_a_default_of_their_own = refused(
+    lambda name, key: from_hugging_face({k: v for k, v in CONFIGS[name].items() if k != key}),
+    *((name, "num_key_value_heads", "lacks num_key_value_heads") for name in GROUPED),
+    ("Mistral-7B-v0.3", "sliding_window", "lacks sliding_window"),
+)
+
+
+def test_null_means_as_many_as_heads_and_no_window() -> None:
+    found = from_hugging_face({**CONFIGS["Mistral-7B-v0.3"], "num_key_value_heads": None, "sliding_window": None})
+    assert (found.kv_heads, found.window) == (32, 0)
+    for name in ("Llama-3-8B", "Phi-3.5-mini"):
+        found = from_hugging_face({key: value for key, value in CONFIGS[name].items() if key != "num_key_value_heads"})
+        assert found.kv_heads == found.heads == 32
+
+
 HOSTILE = [
     ("{", "not valid JSON"),
     ("", "not valid JSON"),

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 class Family:
     """What one model_type implies.
 
-    required: keys without a default that may be left out elsewhere. qkv_bias, output_bias, ffn_bias: True, False, or the key that
-    says so (absent: False). tied: tie_word_embeddings where it is absent. window: how layers get one, see `hugging_face`.
-    mixture: key of the number of experts; dense layers by "first_k_dense_replace", "decoder_sparse_step" or none ("").
+    required: keys without a default that may be left out elsewhere. stated: keys that may be null but not left out: without them
+    the code takes a number of its own. qkv_bias, output_bias, ffn_bias: True, False, or the key that says so (absent: False).
+    tied: tie_word_embeddings where it is absent. window: how layers get one, see `hugging_face`. mixture: key of the number of
+    experts; dense layers by "first_k_dense_replace", "decoder_sparse_step" or none ("").
     """
 
     gated: bool = True
@@ -26,6 +27,7 @@ class Family:
     qk_norm: bool = False
     tied: bool = False
     required: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ("num_key_value_heads",)
     qkv_bias: bool | str = False
     output_bias: bool | str = False
     ffn_bias: bool | str = False
@@ -40,12 +42,12 @@ class Family:
     learned_positions: bool = False
 
 
-_LLAMA = Family(qkv_bias="attention_bias", output_bias="attention_bias", ffn_bias="mlp_bias")
+_LLAMA = Family(qkv_bias="attention_bias", output_bias="attention_bias", ffn_bias="mlp_bias", stated=())
 _QWEN3 = Family(qk_norm=True, qkv_bias="attention_bias", output_bias="attention_bias", window="switched", required=("head_dim",))
 
 FAMILIES: Mapping[str, Family] = {
     "llama": _LLAMA,
-    "mistral": Family(window="all"),
+    "mistral": Family(window="all", stated=("num_key_value_heads", "sliding_window")),
     "mixtral": Family(window="all", mixture="num_local_experts", expert_d_ff="intermediate_size"),
     "qwen2": Family(qkv_bias=True, window="switched"),
     "qwen2_moe": Family(qkv_bias=True, window="switched", mixture="num_experts", dense="decoder_sparse_step"),
@@ -54,10 +56,10 @@ FAMILIES: Mapping[str, Family] = {
         qk_norm=True, qkv_bias="attention_bias", output_bias="attention_bias", window="switched", required=("head_dim",),
         mixture="num_experts", dense="decoder_sparse_step",
     ),
-    "deepseek_v2": Family(mla=True, mixture="n_routed_experts", dense="first_k_dense_replace"),
+    "deepseek_v2": Family(mla=True, mixture="n_routed_experts", dense="first_k_dense_replace", stated=()),
     "deepseek_v3": Family(
         mla=True, mixture="n_routed_experts", dense="first_k_dense_replace", router="sigmoid", router_bias=True,
-        required=("n_group", "topk_group"),
+        required=("n_group", "topk_group"), stated=(),
     ),
     "gpt_oss": Family(
         qkv_bias=True, output_bias=True, ffn_bias=True, window="listed", required=("head_dim",), mixture="num_local_experts",
@@ -65,9 +67,10 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "gemma2": Family(norms=4, tied=True, required=("head_dim",), window="even"),
     "gemma3_text": Family(norms=4, qk_norm=True, tied=True, required=("head_dim",), window="listed"),
-    "phi3": Family(window="all"),
+    "phi3": Family(window="all", stated=()),
     "gpt2": Family(
-        gated=False, norm="layer_norm", tied=True, qkv_bias=True, output_bias=True, ffn_bias=True, learned_positions=True
+        gated=False, norm="layer_norm", tied=True, qkv_bias=True, output_bias=True, ffn_bias=True, learned_positions=True,
+        stated=(),
     ),
 }  # fmt: skip
 

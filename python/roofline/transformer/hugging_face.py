@@ -223,6 +223,7 @@ def from_hugging_face(source: str | os.PathLike[str] | Mapping[str, Any], *, dty
         raise Error(f"{where}: activation {shown(activation)} is not known; use one of {', '.join(ACTIVATIONS)}")
     for key in family.required:
         keys.need(key)
+    keys.missing += [key for key in family.stated if key not in values]
     made: dict[str, Any] = {
         "name": str(data.get("_name_or_path") or "") or (Path(where.removeprefix("configuration ")).parent.name or kind),
         "layers": layers,
