@@ -399,6 +399,10 @@ def test_a_bare_machine_says_what_to_do() -> None:
     with pytest.raises(Error, match="no bandwidth was measured; measure the machine"):
         machine().bandwidth()
     assert machine().levels() == ()
+    with pytest.raises(Error, match="no compute ceiling for fp32; measure fma in fp32$"):
+        machine(bandwidth("read", 40e9)).compute("fp32")
+    with pytest.raises(Error, match="no compute ceiling for bf16; give its rate, bf16=500TFLOP/s$"):
+        Machine.from_peaks("Paper", "2TB/s").compute("bf16")
 
 
 def test_caches_from_facts_alone() -> None:

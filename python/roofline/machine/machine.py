@@ -167,8 +167,9 @@ class Machine(Shown):
         if not found:
             present = ", ".join(sorted({c.name for c in self.ceilings if c.kind == "compute"}))
             only = f", only {present}" if present else ""
-            cure = "" if self.on_paper else f"measure fma in {dtype} or "
-            raise Error(f"{self.name}: no compute ceiling for {what}{only}; {cure}ask for one of these")
+            cures = ["" if self.on_paper else f"measure fma in {dtype}", "ask for one of these" if present else ""]
+            cure = " or ".join(filter(None, cures)) or f"give its rate, {dtype}=500TFLOP/s"
+            raise Error(f"{self.name}: no compute ceiling for {what}{only}; {cure}")
         return max(found, key=lambda c: c.value)
 
     @arguments_checked
