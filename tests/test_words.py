@@ -139,6 +139,9 @@ def test_quantization_by_one_argument() -> None:
     assert model_of("DeepSeek-V3", quantization="none").quantization is None
     assert model_of("Llama-3-8B", weights="fp8").quantization == Quantization(weights="fp8_e4m3")
     assert model_of("Llama-3-8B", dtype=np.float32, kv="half").kv == "fp16"
+    stored = model_of("Llama-3-8B", dtype="fp32", weights="bf16")
+    assert (stored.weights, stored.activations, stored.kv) == ("bf16", "fp32", "fp32")
+    assert model_of("Llama-3-8B", weights="fp16").activations == "fp16"
 
 
 def test_machines_in_words(tmp_path: Path) -> None:

@@ -31,8 +31,9 @@ def model_of(
 
     given: a TransformerConfig, a preset's name, the path of a Hugging Face config.json or of its folder, or what such a file holds.
     dtype: of weights and activations, instead of the model's own. quantization: of weights (and of what products read) by its name,
-    as `SCHEMES` has it, or a Quantization. weights: a dtype for the matrices of layers alone, with the scales that are usual for
-    it. activations: that products read. kv: of the cache. Raises Error for what cannot be read, and for dtypes that contradict.
+    as `SCHEMES` has it, or a Quantization. weights: a narrow dtype for the matrices of layers alone, with the scales that are usual
+    for it; or fp32, fp16 or bf16 for all weights, and without dtype= for activations too. activations: that products read. kv: of
+    the cache. Raises Error for what cannot be read, and for dtypes that contradict.
     """
     config = _plain(given, dtype)
     if quantization is not None:
@@ -41,7 +42,8 @@ def model_of(
         config = config.replace(quantization=quantization_of(quantization))
     if weights is not None:
         name = dtype_name(weights)
-        config = config.replace(quantization=None, weights=name) if name in DTYPES else config.replace(weights=name)
+        kept = {} if dtype is None else {"activations": config.activations}
+        config = config.replace(quantization=None, weights=name, **kept) if name in DTYPES else config.replace(weights=name)
     if activations is not None:
         name = dtype_name(activations)
         if name in DTYPES:
