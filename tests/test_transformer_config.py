@@ -464,6 +464,8 @@ test_contradictory_fields = refused(
 test_bad_quantizations = refused(
     lambda changes: Quantization(**changes),
     ({"weights": "int3"}, "unknown dtype"),
+    ({"weights": "fp8_e8m0"}, "weights must be one of"),  # powers of two, which only scales are
+    ({"weights": "int32"}, "weights must be one of .* got 'int32'"),
     ({"covers": "all"}, "covers"),
     ({"group": -1}, "between 0"),
 )

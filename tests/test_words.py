@@ -96,6 +96,8 @@ test_errors_say_what_was_meant = refused(
     (lambda: Decode(bacth=4), "decode: unknown field 'bacth' .did you mean batch"),
     (lambda: TransformerConfig(layers=2), "TransformerConfig lacks d_model, heads, vocabulary"),
     (lambda: preset("7B").replace(wieghts="fp8"), "did you mean weights"),
+    (lambda: model_of("7B", dtype="fp8"), "for fp8_e4m3 give quantization or weights"),
+    (lambda: model_of("7B", dtype="fp64"), "the dtype of a model is fp32, fp16, bf16; got fp64$"),
     (lambda: Quantization(wights="int4"), "Quantization: unknown field 'wights' .did you mean weights"),
     (lambda: operator_named("atention"), "unknown operator 'atention' .did you mean attention"),
     (lambda: problem_of(3), "a problem must be an operator or its name"),  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from ..errors import Error, shown
 from .config import DTYPES, TransformerConfig
 from .hugging_face import from_hugging_face
 from .presets import preset
-from .quantization import Quantization, quantization_of
+from .quantization import STORED, Quantization, quantization_of
 
 Given = TransformerConfig | str | os.PathLike[str] | Mapping[str, Any]  # what `model_of` takes
 
@@ -58,9 +58,8 @@ def model_of(
 def _plain(given: Given, dtype: Any) -> TransformerConfig:
     name = None if dtype is None else dtype_name(dtype)
     if name not in (None, *DTYPES):
-        raise Error(
-            f"the dtype of a model is {', '.join(DTYPES)}; for {name} give quantization or weights (--quantization, --weights)"
-        )
+        cure = f"for {name} give quantization or weights (--quantization, --weights)" if name in STORED else f"got {name}"
+        raise Error(f"the dtype of a model is {', '.join(DTYPES)}; {cure}")
     if isinstance(given, TransformerConfig):
         config = given
     elif isinstance(given, Mapping):

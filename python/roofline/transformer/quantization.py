@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ..dtypes import dtype, dtype_name
+from ..dtypes import FLOATS, dtype, dtype_name
 from ..errors import Error, is_whole, require_one_of, shown
 from ..words import ByName, annotated, dimension, hint, spelled
 
 POWER = 40  # of two, that no one dimension passes: beyond what can be built, and products of several stay exact and quick
 MOST = 2**POWER
+STORED = (*FLOATS, "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")  # dtypes that weights are kept in
 # Matrices that a quantization narrows, by the name of its coverage.
 COVERS: Mapping[str, tuple[str, ...]] = {
     "layers": ("attention", "output", "ffn", "experts"),
@@ -45,7 +46,7 @@ class Quantization(ByName):
     """How weights are stored where that is not the model's own dtype.
 
     Attributes:
-        weights: their dtype.
+        weights: their dtype, one of STORED.
         group: how many share one scale of scale_bits and one zero point of zero_bits; 0: a whole tensor. None of either: as
             SHARED_SCALES says for the dtype (nvfp4 8 bits per 16, mxfp4 8 per 32, int4 16 per 128, all others a whole tensor).
         activations: the dtype products read activations in ("": the model's, and weights are widened first).
@@ -68,6 +69,7 @@ class Quantization(ByName):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", dtype_name(self.weights))
+        require_one_of("quantization: weights", self.weights, STORED)
         group, scale_bits = SHARED_SCALES.get(self.weights, (0, 0))
         if self.group is None:
             object.__setattr__(self, "group", group)
