@@ -407,6 +407,13 @@ test_what_is_no_problem = refused(
 )
 
 
+class LazilyNegated(np.ndarray):
+    """As torch.conj(z).imag is: its memory holds the numbers before their negation."""
+
+    def is_neg(self) -> bool:
+        return True
+
+
 test_bad_options_of_run = refused(
     lambda options: roofline.run(roofline.Relu(elements=4), **{"x": np.ones(4, dtype=np.float32), **options}),
     ({"variant": 5}, "variant must be"),
@@ -414,6 +421,7 @@ test_bad_options_of_run = refused(
     ({"device": 5}, "device must be"),
     ({"x": np.ma.masked_equal(np.ones(4, dtype=np.float32), 1)}, "has a mask"),
     ({"x": np.ma.MaskedArray(np.ones(4, dtype=np.float32))}, "has a mask"),
+    ({"x": np.ones(4, dtype=np.float32).view(LazilyNegated)}, "negated only when it is read"),
 )
 
 

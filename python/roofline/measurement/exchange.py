@@ -154,6 +154,8 @@ def look(tensor: Any, spec: TensorSpec, device: Device, where: str) -> Given:
     expected = f"expected {spec.dtype} {list(spec.shape)}" + (f", two to a byte: {list(shape)}" if shape != spec.shape else "")
     if isinstance(tensor, np.ma.MaskedArray):
         raise Error(f"{where} has a mask, which kernels do not see; pass tensor.filled(value), or the values alone: tensor.data")
+    if getattr(tensor, "is_neg", bool)():  # PyTorch's conj().imag, of which DLPack hands over the numbers before their negation
+        raise Error(f"{where} is negated only when it is read; pass tensor.resolve_neg()")
     if isinstance(tensor, np.ndarray):
         given = _of_numpy(tensor)
     elif hasattr(tensor, "__dlpack__") and hasattr(tensor, "__dlpack_device__"):
