@@ -106,6 +106,7 @@ test_bad_input = refused(
     (lambda: place(Counts(flops=1, bytes=1), PAPER), "name that of their arithmetic"),
     (lambda: place(Counts(flops=1, bytes=1), PAPER, "int8"), "no compute ceiling for int8"),
     (lambda: Machine.from_peaks("x", 1e12, fp15=1e12), "unknown dtype 'fp15'"),
+    (lambda: Machine.from_peaks("x", 1e12, link="450GB/s"), "link is called link_bytes_per_s here"),
     (lambda: Machine.from_peaks("x", 0, fp16=1e12), "must be positive"),
     (lambda: PAPER.ridge("fp16", level="L2"), "no bandwidth of L2"),
     (lambda: Roofs(compute_flops_per_s=1, bandwidth_bytes_per_s=1).derated(compute=0), "must be positive"),

@@ -25,7 +25,7 @@ from .empirical import EmpiricalRoofline
 from .facts import StatedFacts, StatedProvenance
 from .files import to_json
 from .kernel_time import KernelTime
-from .naming import counted, number_of, on_paper, peaks_of
+from .naming import KEYS, counted, number_of, on_paper, peaks_of
 from .output import require_replaceable, write_atomically
 from .sanity import flags
 
@@ -319,6 +319,8 @@ class Machine(Shown):
         rate = number_of("bytes_per_s", bytes_per_s)
         found = [ceiling(probe="stream", level="DRAM", access="read", variant="plain", samples=(rate,))]
         for given, peak in flops_per_s.items():
+            if given in KEYS:
+                raise Error(f"from_peaks: {given} is called {KEYS[given]} here")
             dtype = dtype_name(given)
             samples = (number_of("flops_per_s", peak),)
             found.append(ceiling(probe="fma", dtype=dtype, accumulator=ACCUMULATORS.get(dtype, "fp32"), samples=samples))
