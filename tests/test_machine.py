@@ -574,6 +574,7 @@ ceiling_key = functools.partial(part_key, "ceilings")
     [
         ("", "is not valid JSON"),
         (edited(lambda c: None)[:700], "is not valid JSON .*truncated or was edited"),
+        ('{"schema_version":4}\n{"schema_version":4}\n', "only a results file holds one object a line"),
         ("\x00\xff", "is not valid JSON"),
         ("[]", "must hold one JSON object"),
         ("{}", "has no schema_version: it is not a file of this package"),

@@ -282,6 +282,7 @@ def line(**changes: Any) -> bytes:
     ("damaged", "words"),
     [
         (line()[:300], "line 2 is not valid JSON .*truncated or was edited"),
+        (b"{", "line 2 is not valid JSON .*only a results file holds one object a line"),  # the first line of a machine file
         (b"\xff\xfe", "line 2 is not valid JSON"),
         (b"[1]", "line 2 must be a JSON object"),
         (b"{}", "line 2 has no schema_version"),

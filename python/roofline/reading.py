@@ -143,7 +143,10 @@ def from_json(text: str | bytes, *, where: str) -> Any:
     except UnicodeEncodeError as error:
         raise Error(f"{where} is not valid JSON: it has half of a surrogate pair, which is not a character") from error
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
-        raise Error(f"{where} is not valid JSON ({error!s:.200}); the file is truncated or was edited") from error
+        several = isinstance(error, json.JSONDecodeError) and error.msg == "Extra data" and error.lineno > 1
+        lines = several or content.strip() == b"{"  # each file where the other is expected
+        cause = "only a results file holds one object a line" if lines else "the file is truncated or was edited"
+        raise Error(f"{where} is not valid JSON ({error!s:.200}); {cause}") from error
     return value
 
 
