@@ -150,5 +150,13 @@ def test_realistic_on_a_measured_machine_is_what_its_kernels_take() -> None:
         assert found.time_s == roofline.predict(machine, config, **question).time_s
         assert found.realistic_s - found.time_s == pytest.approx(9 * 50e-6, rel=0.05)
         assert "realistic: this package's kernels, as timed on this machine" in found.notes
+        assert not any("faster than at best" in note for note in found.notes)
+    # Slower memory than the kernels were timed with: 2 GB/s, at which a step's 2 MB of weights take 1 ms.
+    ceilings = tuple(dataclasses.replace(c, samples=(2e9,)) if c.kind == "bandwidth" else c for c in machine.ceilings)
+    slow = dataclasses.replace(known, ceilings=ceilings, kernels=tuple(dataclasses.replace(k, samples_s=(1e-9,)) for k in kernels))
+    for question in ({"phase": "decode", "batch": 4, "seq_kv": 100}, {"phase": "serving", "seq_q": 16, "output": 8}):
+        found = roofline.predict(slow, config, **question)
+        usual_s = found.realistic.time_s if question["phase"] == "serving" else found.realistic_s
+        assert usual_s < found.time_s and any("realistic is faster than at best" in note for note in found.notes)
     served = roofline.predict(known, config, "serving", concurrency=2, seq_q=16, output=8)
     assert served.realistic.decode_s - served.decode_s == pytest.approx(7 * 9 * 50e-6, rel=0.05)  # 7 steps after the prompt's token

@@ -306,8 +306,10 @@ def _apart(subject: str, given: Mapping[str, Any], options: Mapping[str, Any], k
         raise Error(f"{', '.join(stated)} belong{'s' if len(stated) == 1 else ''} to {kind}, and {subject} is none; leave it out")
 
 
-def _realism(said: str) -> tuple[str, ...]:
-    return (f"realistic: {said}",) if said else ()
+def _realism(said: str, usual: Any, best: Any) -> tuple[str, ...]:
+    """What `realistic` assumes of the prediction `usual`, and whether that contradicts the one at best."""
+    below = "realistic is faster than at best: the machine's kernel times and its ceilings contradict each other; measure it again"
+    return (f"realistic: {said}", *([below] if usual.time_s < best.time_s else [])) if said else ()
 
 
 def _known(subject: Any, fields: Mapping[str, Any], options: Sequence[str]) -> None:
@@ -342,16 +344,16 @@ def _one(given: dict[str, Any]) -> Answer:
         if isinstance(asked, Serving):
             served = predict_serving(on, subject, asked, **shared, **how)
             slower = predict_serving(on, subject, asked, **usual) if said else None
-            return replace(served, realistic=slower, notes=(*served.notes, *_realism(said)))
+            return replace(served, realistic=slower, notes=(*served.notes, *_realism(said, slower, served)))
         if how.pop("price_per_hour") is not None:
             raise Error(f"price_per_hour belongs to the phase serving, and {asked.name} is another; leave it out")
         found = predict_model(on, subject, asked, **shared, **how)
         if not said:
             return found
         usual.pop("price_per_hour")
-        time_s = predict_model(on, subject, asked, **{**usual, "must_fit": False}).time_s
-        assumed = (*found.assumed, *(Note(kind="realistic", text=text) for text in _realism(said)))
-        return replace(found, realistic_s=time_s, assumed=assumed)
+        typical = predict_model(on, subject, asked, **{**usual, "must_fit": False})
+        assumed = (*found.assumed, *(Note(kind="realistic", text=text) for text in _realism(said, typical, found)))
+        return replace(found, realistic_s=typical.time_s, assumed=assumed)
     name = subject.name
     _known(subject, fields, (*_OF_PROBLEMS, *shared))
     if phase is not None:
