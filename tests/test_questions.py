@@ -311,3 +311,15 @@ def test_advice_takes_words_for_machines() -> None:
     others = [Machine.load("H200"), Machine.load("GB200")]
     assert advise(found, "H100", "H200,GB200") == advise(found, h100, others)
     assert {m.name for m in others} < {change.change for change in advise(found, h100, others)}
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_whatever_has_records_is_a_frame(name: str) -> None:
+    pytest.importorskip(name, reason=f"makes tables of {name}")
+    acme = Machine.from_peaks("Acme", "2TB/s", bf16="500TFLOP/s")
+    predicted = predict(acme, "Llama-3.2-1B", "decode", batch=[1, 8, 64], seq_kv="1k")
+    census = census_of(preset("Llama-3.2-1B"), [Decode(batch=8, seq_kv=1024)], acme)
+    for made, rows in ((predicted, 3), (census, len(census.entries)), (roofline.compare(acme, acme), 2)):
+        frame = getattr(made, f"to_{name}")()
+        assert frame.shape == (rows, len({column for record in made.to_records() for column in record}))
+    assert list(getattr(predicted, f"to_{name}")()["batch"]) == [1, 8, 64]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import importlib
 import io
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from html import escape as escaped
 from typing import Any
+
+from .errors import Error
 
 Row = Sequence[str]
 WORDS = 7  # more are no number: "1.2 GB/s ... 1.3 GB/s (range)" has six
@@ -158,6 +161,35 @@ class Shown:
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         title, headers, rows, notes = self._table()
         printer.text(f"{type(self).__name__}(…)" if cycle else text_table(headers, rows, title=title, notes=notes))
+
+
+class Records:
+    """Base of objects with flat records, which are also tables of other libraries."""
+
+    __slots__ = ()
+
+    def to_records(self) -> list[dict[str, Any]]:
+        raise NotImplementedError
+
+    def _columns(self) -> dict[str, list[Any]]:
+        records = self.to_records()
+        names = dict.fromkeys(name for record in records for name in record)
+        return {name: [record.get(name) for record in records] for name in names}
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame of `to_records`. Raises Error where pandas is not installed."""
+        return _installed("pandas").DataFrame(self._columns())
+
+    def to_polars(self) -> Any:
+        """A polars DataFrame of `to_records`. Raises Error where polars is not installed."""
+        return _installed("polars").DataFrame(self._columns(), strict=False)
+
+
+def _installed(library: str) -> Any:
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise Error(f"{library} is not installed: `pip install {library}`, or use to_records()") from error
 
 
 def json_form(value: Any) -> Any:

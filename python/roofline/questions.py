@@ -10,7 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from ._repr import Parts, Row, Shown, text_table
+from ._repr import Parts, Records, Row, Shown, text_table
 from .errors import Error, require_type
 from .machine import Given, Machine, machine_of, machines_of
 from .operators import ALIASES as OPERATOR_ALIASES, OPERATORS, Operator, named_operator, operator_named, problem_of
@@ -58,7 +58,7 @@ _SINGLE = ("plan", "utilisation")  # whose values may be mappings or have commas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PredictionTable(Shown, Sequence[Answer | None]):
+class PredictionTable(Shown, Records, Sequence[Answer | None]):
     """Predictions side by side: a column each.
 
     Attributes:
@@ -104,12 +104,6 @@ class PredictionTable(Shown, Sequence[Answer | None]):
             {**axes, "refused": why} if found is None else {**found.record(), **({"refused": ""} if any(self.refusals) else {})}
             for found, axes, why in zip(self.found, self.axes, self.refusals, strict=True)
         ]
-
-    def to_pandas(self) -> Any:
-        """`to_records` as a DataFrame. Needs pandas."""
-        import pandas  # type: ignore[import-untyped]
-
-        return pandas.DataFrame(self.to_records())
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form: what `roofline predict --json` prints of several."""

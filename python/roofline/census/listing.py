@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._repr import Row, github_table, html_table, markdown, printable, records_to_csv, text_table, values_of
+from .._repr import Records, Row, github_table, html_table, markdown, printable, records_to_csv, text_table, values_of
 from ..reading import SCHEMA_VERSION
 from ..transformer import Phase, TransformerConfig
 from ..units import MISSING, fmt_number, fmt_percent, fmt_share, fmt_si
@@ -33,7 +33,7 @@ def _size(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Census:
+class Census(Records):
     """The kernels of one or several phases of a model, in the order they run.
 
     Each `Entry` has what a plot of kernels needs: name, phase, flops_per_byte, attainable_flops_per_s, bound, ridge_flops_per_byte,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .._repr import Parts, Row, Shown, text_table
+from .._repr import Parts, Records, Row, Shown, text_table
 from ..errors import Error, is_number
 from ..units import fmt_number, fmt_percent, fmt_si, within, without_zeros
 
@@ -53,7 +53,7 @@ class Check:
         return Checks([self])._repr_html_()
 
 
-class Checks(Shown, tuple[Check, ...]):
+class Checks(Shown, Records, tuple[Check, ...]):
     """Several checks, which show themselves as one table. They add up: `first + second` is a table of both."""
 
     __slots__ = ()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._repr import Parts, Row, Shown, json_form
+from .._repr import Parts, Records, Row, Shown, json_form
 from ..counts import by_key
 from ..machine import TOLERANCE, UNVERIFIED, fmt_modes
 from ..reading import SCHEMA_VERSION
@@ -43,7 +43,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Comparison(Shown):
+class Comparison(Shown, Records):
     """Rows that A and B share, the names of what only one has, and notes. kind: "measured" or "datasheet"."""
 
     kind: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, overload
 
-from .._repr import Parts, Row, Shown, records_to_csv
+from .._repr import Parts, Records, Row, Shown, records_to_csv
 from ..errors import Error
 from ..machine import require_replaceable, write_atomically
 from ..reading import RESULTS, check_version, from_json, read_bytes
@@ -21,15 +20,8 @@ DISTURBED = ("contended", "roof_moved")
 TORN = b'{"schema_version":'  # what begins like this may have been cut short by a kill
 
 
-def _installed(library: str) -> Any:
-    try:
-        return importlib.import_module(library)
-    except ImportError as error:
-        raise Error(f"{library} is not installed: `pip install {library}`, or use to_records() or to_csv()") from error
-
-
 @dataclass(frozen=True, slots=True, repr=False)
-class Results(Shown, Sequence[Measurement]):
+class Results(Shown, Records, Sequence[Measurement]):
     """Measurements in the order they were made. notes: what a reader of their file should know."""
 
     measurements: tuple[Measurement, ...] = ()
@@ -93,11 +85,6 @@ class Results(Shown, Sequence[Measurement]):
         """Flat dicts for `pd.DataFrame(...)`: numbers are numbers, units are in the names, None where there is no value."""
         return [measurement.to_record() for measurement in self.measurements]
 
-    def _rectangle(self) -> tuple[list[str], list[dict[str, Any]]]:
-        records = self.to_records()
-        columns = list(dict.fromkeys(name for record in records for name in record))
-        return columns, [{name: record.get(name) for name in columns} for record in records]
-
     def to_csv(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the records as CSV, atomically: one header, "." decimals, empty cells where there is no value.
 
@@ -106,16 +93,6 @@ class Results(Shown, Sequence[Measurement]):
         text = records_to_csv(self.to_records())
         require_replaceable(path, text, force=force)
         write_atomically(path, text)
-
-    def to_pandas(self) -> Any:
-        """A pandas DataFrame of the records. Raises Error where pandas is not installed."""
-        columns, rows = self._rectangle()
-        return _installed("pandas").DataFrame(rows, columns=columns)
-
-    def to_polars(self) -> Any:
-        """A polars DataFrame of the records. Raises Error where polars is not installed."""
-        columns, rows = self._rectangle()
-        return _installed("polars").DataFrame({name: [row[name] for row in rows] for name in columns}, strict=False)
 
     def _table(self) -> Parts:
         headers: Row = (
