@@ -92,6 +92,7 @@ def test_caches_of_a_datasheet() -> None:
 
 test_bad_input = refused(
     lambda ask: ask(),
+    (lambda: count(seq_q=1), "count got seq_q of no problem: name one"),
     (lambda: count(LINEAR, tensors=("w",)), "has no tensor 'w'; it has a, b, c"),
     (lambda: count(LINEAR, variant="naive"), "unknown variant 'naive'; it has library"),
     (lambda: count(Matmul(), variant="naive"), "unknown variant 'naive'; it has library"),

@@ -80,10 +80,12 @@ def count(
         fields: of each problem, by name.
 
     Raises:
-        Error: for a variant, a tensor or a field that a problem lacks.
+        Error: for a variant, a tensor or a field that a problem lacks, and for fields without a problem.
     """
     from . import problem_of
 
+    if fields and not problems:
+        raise Error(f"count got {', '.join(fields)} of no problem: name one, as in count('attention', seq_q=1)")
     flops = bytes_ = 0
     for problem in (problem_of(each, fields) for each in problems):
         if variant:
