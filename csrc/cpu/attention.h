@@ -86,9 +86,10 @@ Choice<AttentionTiledKernels> choose_tiled(DType dtype, Element queries, Cached:
 // weights as two thirds of L1 hold, unless those are fewer than 128: then weights pass through L1, and long blocks cost less.
 std::int64_t kv_block_of(const AttentionTask& task, const AttentionTiledKernels& table, const Device& device);
 
-// What blocks of queries of a KV head (of batch x kv_heads) share: its keys and values, and how `table` reads them.
-AttentionBlock block_of(const AttentionTask& task, std::int64_t head, const AttentionTiledKernels& table, Cached::Element cache,
-                        std::int64_t kv_block);
+// What all blocks of queries share: how `table` reads keys and values; and besides, of one KV head of batch x kv_heads, which.
+AttentionBlock common_block(const AttentionTask& task, const AttentionTiledKernels& table, Cached::Element cache,
+                            std::int64_t kv_block);
+AttentionBlock block_of(const AttentionBlock& common, const AttentionTask& task, std::int64_t head);
 
 // The elements of a task, of fp64 the first. Throw Unsupported for others.
 Element queries_of(const AttentionTask& task);

@@ -182,13 +182,14 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   bound.plan.set("parts", parts);
   bound.plan.set("parts_bytes", parts_bytes);
   bound.plan.set("workspace_bytes", workspace_bytes);
+  const AttentionBlock common = common_block(task, *lanes_table, cache, kv_block);
   const auto run = [=, table = table, lanes_table = lanes_table](Queue& queue, const Reading& reading) {
     pool(queue).for_each(heads * parts * chunks, [&](int worker, std::int64_t item) {
       const std::int64_t chunk = item % chunks, part = item / chunks % parts, head = item / chunks / parts;  // of batch x kv_heads
       const std::int64_t first_row = chunk * most_rows, rows = std::min(most_rows, task.rows - first_row);
       const std::int64_t whole = Kernels::whole(rows), row = head * task.rows + first_row;
       Number* const q = static_cast<Number*>(at(memory.get(), worker * thread_bytes));
-      AttentionBlock block = block_of(task, head, *lanes_table, cache, kv_block);
+      AttentionBlock block = block_of(common, task, head);
       const std::int64_t keys = block.seq_kv, steps = parts_of(keys, step);
       Number* const first = results + (head * chunks + chunk) * parts * part_numbers;
       // Per unit: out [parts, whole rows, head_dim], top [parts, whole rows], sum [parts, whole rows].

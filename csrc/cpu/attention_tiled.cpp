@@ -31,23 +31,27 @@ std::int64_t kv_block_of(const AttentionTask& task, const Table& table, const De
   return std::max(step, std::min(most, enough));
 }
 
-AttentionBlock block_of(const AttentionTask& task, std::int64_t head, const Table& table, Cached::Element cache,
-                        std::int64_t kv_block) {
-  const std::int64_t sequence = head / task.kv_heads, first_key = task.first_key(head), size = size_bytes(task.kv_dtype);
+AttentionBlock common_block(const AttentionTask& task, const Table& table, Cached::Element cache, std::int64_t kv_block) {
   AttentionBlock block{};
+  block.page_size = task.page_size, block.page_rows = task.kv_heads * task.page_size;
+  block.seq_q = task.seq_q, block.causal = task.causal;
+  block.head_dim = task.head_dim, block.rope_dim = task.rope_dim, block.value_dim = task.value_dim;
+  block.kv_block = kv_block;
+  block.element = cache;
+  block.key_panel = table.gathers_keys(cache, task.head_dim + task.rope_dim, task.rope_dim, task.pages);
+  block.value_panel = table.gathers_values(cache, task.value_dim, task.pages);
+  block.scale = 1.4426950408889634 * task.scale * Cached::unit(cache), block.softcap = 1.4426950408889634 * task.softcap;
+  return block;
+}
+
+AttentionBlock block_of(const AttentionBlock& common, const AttentionTask& task, std::int64_t head) {
+  const std::int64_t sequence = head / task.kv_heads, first_key = task.first_key(head), size = size_bytes(task.kv_dtype);
+  AttentionBlock block = common;
   block.k = at(task.k, first_key * task.head_dim * size), block.v = at(task.v, first_key * task.value_dim * size);
   block.rope = at(task.rope, sequence * task.keys * task.rope_dim * size);
   block.pages = task.pages ? task.pages + sequence * task.pages_each() : nullptr;
-  block.page_size = task.page_size, block.page_rows = task.kv_heads * task.page_size;
-  block.seq_q = task.seq_q, block.seq_kv = task.keys_of(sequence);
-  block.head_dim = task.head_dim, block.rope_dim = task.rope_dim, block.value_dim = task.value_dim;
-  block.kv_block = kv_block;
+  block.seq_kv = task.keys_of(sequence);
   block.window = task.window > 0 ? task.window : block.seq_kv;
-  block.element = cache;
-  block.key_panel = table.gathers_keys(cache, task.head_dim + task.rope_dim, task.rope_dim, block.pages);
-  block.value_panel = table.gathers_values(cache, task.value_dim, block.pages);
-  block.causal = task.causal;
-  block.scale = 1.4426950408889634 * task.scale * Cached::unit(cache), block.softcap = 1.4426950408889634 * task.softcap;
   return block;
 }
 
@@ -168,14 +172,15 @@ Bound tiled(const AttentionTask& task, Device& device, std::int64_t given_block)
   bound.plan.set("panel_elements", work.keys * (key_panel * key_dim + value_panel * task.value_dim));
   bound.plan.set("workspace_bytes", workspace_bytes);
   const std::int64_t items = task.batch * task.kv_heads * blocks;
-  bound.steps.push_back({"attention", [=, query_block = query_block, table = table](Queue& queue) {
+  const AttentionBlock common = common_block(task, *table, cache, kv_block);
+  bound.steps.push_back({"attention", [=, query_block = query_block, run = table->of[queries]](Queue& queue) {
     pool(queue).for_each(items, [&](int worker, std::int64_t item) {
       const auto first_row_of = [&](std::int64_t i) { return (task.causal ? (*order)[i % blocks] : i % blocks) * query_block; };
       const auto k_of = [&](std::int64_t i) { return at(task.k, task.first_key(i / blocks) * task.head_dim * cache_bytes); };
       const auto q_of = [&](std::int64_t i) { return at(task.q, (i / blocks * rows + first_row_of(i)) * key_dim * query_bytes); };
       const std::int64_t head = item / blocks;  // of batch x kv_heads
       const std::int64_t first_row = first_row_of(item), row = head * rows + first_row;
-      AttentionBlock block = block_of(task, head, *table, cache, kv_block);
+      AttentionBlock block = block_of(common, task, head);
       block.q = q_of(item), block.out = at(task.out, row * task.value_dim * query_bytes);
       block.logsumexp = task.logsumexp ? task.logsumexp + row : nullptr;
       block.sinks = task.sinks ? task.sinks + head % task.kv_heads * task.group() : nullptr;
@@ -183,7 +188,7 @@ Bound tiled(const AttentionTask& task, Device& device, std::int64_t given_block)
       block.rows = std::min(query_block, rows - first_row), block.first_row = first_row;
       block.unit = Cached::unit(cache);
       if (item + 1 < items) block.next_q = q_of(item + 1), block.next_k = k_of(item + 1);
-      table->of[queries](block);
+      run(block);
     });
   }});
   return bound;
