@@ -92,8 +92,10 @@ class Operator(ByName):
         return own, ACCUMULATORS.get(own, "fp32")
 
     def operations(self) -> dict[str, int]:
-        """Operations by kind (WORK), as a model counts them: all of `flops`."""
-        return {"other": self.total_flops()}
+        """Operations by kind (WORK), as a model counts them: `products` among the terms of `flops`, and all others."""
+        flops, terms = self.flops(), {product.term for product in self.products()}
+        found = {"product": sum(flops.pop(term) for term in terms)} if terms else {}
+        return found | ({"other": sum(flops.values())} if flops or not terms else {})
 
     def suits(self, variant: str, device: str) -> bool:
         return self.variants[variant].suits(self, device)

@@ -108,10 +108,6 @@ class Bmm(Scaled):
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", count=self.batch, rows=self.rows, columns=self.columns, inner=self.inner),)
 
-    def operations(self) -> dict[str, int]:
-        flops = self.flops()
-        return {"product": flops["a·b"], "other": flops["scale"]}
-
     def tolerance(self) -> tuple[float, float]:
         """As `Matmul.tolerance`, and half a step of a result in out_dtype."""
         eps = dtype(self.compute()[1]).eps

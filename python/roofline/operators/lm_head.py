@@ -60,9 +60,6 @@ class LmHead(Operator):
     def products(self) -> tuple[Product, ...]:
         return (Product(term="x·w", rows=self.tokens, columns=self.vocabulary, inner=self.d_model),)
 
-    def operations(self) -> dict[str, int]:
-        return {"product": self.total_flops()}
-
     def tolerance(self) -> tuple[float, float]:
         """As of `Matmul`, for terms of variance 1, and a step of the logits."""
         return (2 * self.d_model + 16) * dtype("fp32").eps, 2 * dtype(self.out_dtype).eps

@@ -127,9 +127,6 @@ class Mma(Operator):
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", count=self.tiles * self.steps, rows=self.rows, columns=self.columns, inner=self.inner),)
 
-    def operations(self) -> dict[str, int]:
-        return {"product": self.total_flops()}
-
     def compute(self) -> tuple[str, str]:
         return self.dtype, self.accumulator or ACCUMULATORS[self.dtype][0]
 

@@ -95,10 +95,6 @@ class QuantizedMatmul(Operator):
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", rows=self.rows, columns=self.columns, inner=self.inner),)
 
-    def operations(self) -> dict[str, int]:
-        flops = self.flops()
-        return {"product": flops["a·b"], "other": flops["dequantise"]}
-
     def tolerance(self) -> tuple[float, float]:
         """As `Matmul.tolerance`, of weights and zero points as large as whole numbers of their bits, times scales of variance 1.
 
