@@ -42,9 +42,6 @@ class _Tiled(Parts):
             "dq read and written for further keys": (8 * met, 4 * heads),
         }
 
-    def launches(self, problem: AttentionBackward, plan: Facts) -> int:
-        return 3
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionBackward(Masked):
@@ -73,6 +70,7 @@ class AttentionBackward(Masked):
         "tiled": _Tiled(
             summary="blocks of keys meet all queries; scores computed again once, parts of dq added up at the end",
             dtypes={"cpu": FLOATS},
+            wakes=3,
         ),
     }
 

@@ -15,13 +15,6 @@ ACCUMULATORS = {"fp64": "fp64", "fp32": "fp32", "fp16": "fp16", "bf16": "fp32", 
 TERMS = {"fp64": 1, "fp32": 1, "fp16": 1, "bf16": 2, "int16": 2, "int8": 4}  # products that one step of a chain adds
 
 
-class _Asked(Variant):
-    """Runs where it is asked for: no one's default."""
-
-    def suits(self, problem: Fma, device: str) -> bool:
-        return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fma(Operator):
     """Independent chains acc <- acc + s w (3 * 5), s = +1 and -1 in turn; w is 1, 2 (bf16, int16) or 4 (int8) products.
@@ -44,13 +37,15 @@ class Fma(Operator):
     mix = "copy"
     allowed = {"dtype": tuple(TERMS), "pattern": ("fma", "fma_add")}
     variants = {
-        "l2_operands": _Asked(
+        "l2_operands": Variant(
             summary="tile instructions (amx), 2 x 2 tiles: rows streamed from half of L2, columns from L1",
             dtypes={"cpu": ("bf16", "int8")},
+            asked=True,
         ),
-        "l1_operands": _Asked(
+        "l1_operands": Variant(
             summary="tile instructions (amx), 2 x 2 tiles: rows and columns streamed from L1, at most 16 KiB of each",
             dtypes={"cpu": ("bf16", "int8")},
+            asked=True,
         ),
         "registers": Variant(
             summary="fixed registers, no memory",

@@ -16,11 +16,6 @@ class _Launches(Variant):
         return problem.calls
 
 
-class _Call(Variant):
-    def launches(self, problem: ForkJoin, plan: Facts) -> int:
-        return 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkJoin(Moved):
     """`calls` calls of every thread (CPU) or empty launches (GPU), one after the other: the time of one is the launch ceiling.
@@ -35,9 +30,10 @@ class ForkJoin(Moved):
     mix = "read"
     # Not slowest first: the launch ceiling is that of operators that use every thread, so that `pool` is the default.
     variants = {
-        "call": _Call(
+        "call": Variant(
             summary="an empty call of the launch alone, no thread woken; the host's cost of a launch",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32",)},
+            wakes=0,
         ),
         "synchronised": _Launches(summary="an empty launch, waited for, by the host's clock", dtypes={"cuda": ("fp32",)}),
         "graph": _Launches(summary="empty launches as the nodes of one graph, replayed", dtypes={"cuda": ("fp32",)}),

@@ -91,9 +91,6 @@ class _Tiled(Variant):
             return {**read, **gate, "activated written, read": between, "results written, read": wide}
         return {"routing written, read": routing, "activated written, read": 2 * hidden, "results written, read": 2 * narrow}
 
-    def launches(self, problem: GroupedMatmul, plan: Facts) -> int:
-        return 4
-
     def suits(self, problem: GroupedMatmul, device: str) -> bool:
         # A GPU's copies rows of whole 16 bytes.
         return device != "cuda" or problem.d_model % 8 == problem.d_ff % 8 == 0
@@ -144,6 +141,7 @@ class GroupedMatmul(Operator):
             summary="our own products for all experts, on a GPU by mma.sync: rows taken from x by token (CPU: gathered in fp32), "
             "up, gate and activation together, then down; results added up by token; routed anew in each launch",
             dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
+            wakes=4,
         ),
     }
 

@@ -17,11 +17,6 @@ LINE_BYTES = 64
 MOST_LINES = 2**31 - 1  # int32 numbers them
 
 
-class _Dependent(Variant):
-    def launches(self, problem: PointerChase, plan: Facts) -> int:
-        return 0  # one thread works, no other is woken
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointerChase(Moved):
     """reached = the line that lies `hops` places after the first in `order`, a permutation of all lines, found line by line.
@@ -40,7 +35,9 @@ class PointerChase(Moved):
     summary = "loads that wait for each other, in random order over a set: the latency of its memory level"
     mix = "read"
     allowed = {"pages": ("huge", "small"), "dtype": ("int32",)}
-    variants = {"dependent": _Dependent(summary="one thread, one load in flight", dtypes={"cpu": ("int32",), "cuda": ("int32",)})}
+    variants = {
+        "dependent": Variant(summary="one thread, one load in flight", dtypes={"cpu": ("int32",), "cuda": ("int32",)}, wakes=0),
+    }
 
     def check(self) -> None:
         self.require(self.size_bytes % LINE_BYTES == 0, f"size_bytes must be a multiple of {LINE_BYTES}, got {{size_bytes}}")

@@ -26,13 +26,6 @@ class _NonTemporal(Variant):
         return problem.access not in ("read", "update")
 
 
-class _Asked(Variant):
-    """Runs where it is asked for."""
-
-    def suits(self, problem: Stream, device: str) -> bool:
-        return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream(Operator):
     """read: sum of a; write: c = factor; copy: c = a; scale: c = factor a; add: c = a + b; triad: c = a + factor b; update:
@@ -65,13 +58,14 @@ class Stream(Operator):
         "in_flight_bytes": IN_FLIGHT_BYTES,
     }  # fmt: skip
     variants = {
-        "cached": _Asked(summary="each block re-reads its own part through L1", dtypes={"cuda": ("fp32",)}),
-        "shared": _Asked(summary="each block re-reads its own part from shared memory", dtypes={"cuda": ("fp32",)}),
-        "driver": _Asked(summary="a copy by the GPU's driver", dtypes={"cuda": ("fp32", "fp64")}),
-        "bulk": _Asked(summary="tiles of bulk copies (TMA) through shared memory", dtypes={"cuda": ("fp32", "fp64")}),
-        "loads": _Asked(
+        "cached": Variant(summary="each block re-reads its own part through L1", dtypes={"cuda": ("fp32",)}, asked=True),
+        "shared": Variant(summary="each block re-reads its own part from shared memory", dtypes={"cuda": ("fp32",)}, asked=True),
+        "driver": Variant(summary="a copy by the GPU's driver", dtypes={"cuda": ("fp32", "fp64")}, asked=True),
+        "bulk": Variant(summary="tiles of bulk copies (TMA) through shared memory", dtypes={"cuda": ("fp32", "fp64")}, asked=True),
+        "loads": Variant(
             summary="a read's loads without its additions, but in the last pass, which gives the sum of all",
             dtypes={"cpu": ("fp32", "fp64")},
+            asked=True,
         ),
         "plain": Variant(
             summary="ordinary stores: a written line is read first", dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")}

@@ -29,6 +29,8 @@ class Variant:
     dtypes: Mapping[str, tuple[str, ...]]  # backend -> dtypes
     own_products: bool = False  # no library computes them: small and narrow ones are no slower for that
     shared_sums: bool = False  # on a GPU the fastest of a library's kernels runs, among them those whose blocks share a sum
+    wakes: int = 1  # the device's threads so often, where that is the same for every problem: see `launches`
+    asked: bool = False  # runs where it is asked for alone: no one's default
 
     def traffic(self, problem: Any, plan: Facts) -> dict[str, int]:
         """Bytes by named term beyond the compulsory ones, workspace included."""
@@ -49,7 +51,7 @@ class Variant:
 
     def launches(self, problem: Any, plan: Facts) -> int:
         """How often it wakes the device's threads, one after the other."""
-        return 1
+        return self.wakes
 
     def pieces(self, problem: Any) -> Any:
         """In how many pieces a CPU's threads share the work, about; 0 where there always are more than threads. 1 wakes none."""
@@ -77,7 +79,7 @@ class Variant:
 
     def suits(self, problem: Any, device: str) -> bool:
         """Whether it is meant for this problem on a kind of device ("cpu", "cuda"): others are no default for it."""
-        return True
+        return not self.asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
