@@ -12,7 +12,7 @@ import numpy as np
 from ..counts import Array, ceil_div, larger, pick
 from ..references import exp, log, matmul, max_, sum_
 from ..tensor_spec import TensorSpec, size_bytes
-from .base import Case, Facts, Operator, Product, Variant
+from .base import Case, Facts, Operator, Variant
 from .masked import Masked
 
 FEW_QUERIES = 8  # what split_kv takes of a sequence
@@ -61,9 +61,6 @@ class _Naive(Variant):
         met = problem.pairs() * ceil_div(problem.seq_q, int(plan.get("query_block", 48))) // problem.seq_q
         return {"k and v for further queries": (larger(met * problem.key_bytes() - kv, 0), head)}
 
-    def launches(self, problem: Attention, plan: Facts) -> int:
-        return 3
-
     def critical_path(self, problem: Any, sms: int) -> Any:
         # Blocks of 128 queries of a head, by 64 keys and then by 64 numbers of a head; those that a mask hides have nothing to do.
         seq_kv = problem.seq_kv
@@ -95,9 +92,6 @@ class _Library(Variant):
     def matrices(self, problem: Attention) -> tuple[TensorSpec, ...]:
         shape = (problem.batch, problem.heads, problem.seq_q, problem.seq_kv)
         return (*Variant.matrices(self, problem), TensorSpec(name="probabilities", shape=shape, dtype=problem.dtype))
-
-    def launches(self, problem: Attention, plan: Facts) -> int:
-        return 3
 
 
 class Parts(Variant):
@@ -223,10 +217,12 @@ class Attention(Masked):
         "naive": _Naive(
             summary="three passes, all scores written to memory and read back twice",
             dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
+            wakes=3,
         ),
         "library": _Library(
             summary="three passes with cuBLASLt's products; fp32 scores and probabilities of all pairs, masked ones too, in memory",
             dtypes={"cuda": ("fp32", "fp16", "bf16")},
+            wakes=3,
         ),
         "tiled": Tiled(
             summary="one pass, blocks of scores and a running softmax stay on the chip",
@@ -267,23 +263,11 @@ class Attention(Masked):
         sums = {"logsumexp": 2 * self.batch * self.heads * self.seq_q} if self.logsumexp else {}
         return {"q·kᵀ": product, "scale": self.pairs(), "softmax": 5 * self.pairs(), **sums, "p·v": product}
 
-    def products(self) -> tuple[Product, ...]:
-        """Heads that share keys and values are rows of one product."""
-        count, rows, keys = self.batch * self.kv_heads, self.group * self.seq_q, self.seq_kv
-        return (
-            Product(term="q·kᵀ", count=count, rows=rows, columns=keys, inner=self.head_dim),
-            Product(term="p·v", count=count, rows=rows, columns=self.head_dim, inner=keys),
-        )
-
     def kv_bytes(self) -> tuple[int, int]:
         """Bytes of K and V: of all heads, and of one KV head."""
         _, k, v = self.inputs()
         both = k.size_bytes + v.size_bytes
         return both, both // (self.batch * self.kv_heads)
-
-    def key_bytes(self) -> int:
-        """Bytes of one key and its value in one KV head."""
-        return size_bytes((2 * self.head_dim,), self.dtype)  # type: ignore[no-any-return]
 
     def operations_of(self, pairs: int) -> dict[str, int]:
         """For so many pairs of a query and a key."""

@@ -13,8 +13,8 @@ from ..counts import Array, blocks, larger, pick, smaller
 from ..references import exp, matmul, max_, maximum, sum_, tanh
 from ..tensor_spec import TensorSpec, size_bytes
 from .attention import FEW_QUERIES, Parts, Tiled, averaged_tolerance
-from .base import Case, Operator, Product
-from .masked import by_query
+from .base import Case, Operator
+from .masked import Masked, by_query
 
 _DTYPES = ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -26,7 +26,7 @@ class _SplitKv(Parts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CachedAttention(Operator):
+class CachedAttention(Masked):
     """out = softmax(q kᵀ / sqrt(head_dim)) v, causal: the last query sees the last key, and each one `window` keys at most.
 
     q, out: [batch, heads, seq_q, head_dim] in dtype; k, v: [batch, kv_heads, keys, head_dim] in kv_dtype, where keys are those of
@@ -54,9 +54,8 @@ class CachedAttention(Operator):
 
     name = "cached_attention"
     summary = "causal attention over a KV cache, of another dtype or within a window"
-    mix = "read"
+    causal = True
     small = frozenset({"window", "page_size", "shortest"})
-    products_in_blocks = True
     allowed = {"dtype": _DTYPES, "kv_dtype": (*_DTYPES, "int8", "int4")}
     variants = {
         "tiled": Tiled(
@@ -74,13 +73,7 @@ class CachedAttention(Operator):
             (self.dtype == "fp64") == (self.kv_dtype == "fp64"),
             "fp64 is the dtype of both or of none, got dtype {dtype} and kv_dtype {kv_dtype}",
         )
-        self.require(
-            self.heads % self.kv_heads == 0, "heads must be a multiple of kv_heads, got heads {heads} and kv_heads {kv_heads}"
-        )
-        self.require(
-            self.seq_q <= self.seq_kv, "seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv"
-        )
-
+        Masked.check(self)
         self.require(
             (self.softcap == 0) | ((self.softcap >= 1e-30) & (self.softcap <= 1e30)),
             "softcap must be 0 or from 1e-30 to 1e30, got {softcap}",
@@ -155,23 +148,8 @@ class CachedAttention(Operator):
         capped = {"softcap": 3 * pairs * (self.softcap > 0)} if np.any(self.softcap) else {}  # divide, tanh, multiply
         return {"q·kᵀ": product, "scale": pairs, **capped, "softmax": 5 * pairs, **sinks, "p·v": product}
 
-    def products(self) -> tuple[Product, ...]:
-        """Heads that share keys and values are rows of one product."""
-        count, rows = self.batch * self.kv_heads, self.group * self.seq_q
-        keys = self._over_sequences(self._kept) / self.batch if np.any(self.shortest) else self.keys()
-        return (
-            Product(term="q·kᵀ", count=count, rows=rows, columns=keys, inner=self.head_dim),
-            Product(term="p·v", count=count, rows=rows, columns=self.head_dim, inner=keys),
-        )
-
-    @property
-    def group(self) -> Any:
-        """Query heads of one KV head."""
-        return self.heads // self.kv_heads
-
-    def key_bytes(self) -> Any:
-        """Bytes of one key and its value in one KV head."""
-        return size_bytes((2 * self.head_dim,), self.kv_dtype)
+    def mean_keys(self) -> Any:
+        return self._over_sequences(self._kept) / self.batch if np.any(self.shortest) else self.keys()
 
     def kv_bytes(self) -> tuple[Any, Any]:
         """Bytes of K and V: all that some query sees, and those of one KV head."""
@@ -186,9 +164,6 @@ class CachedAttention(Operator):
             "exp": pairs * (1 + capped) + sinks,
             "other": pairs * (5 + 2 * capped) + 3 * sinks,
         }
-
-    def operations(self) -> dict[str, Any]:
-        return self.operations_of(self.pairs())
 
     def tolerance(self) -> tuple[float, float]:
         # Whole numbers are of a size of up to 128: scores lie so far apart then that few keys have all the weight.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ..counts import Array, pick
 from ..references import exp, matmul, max_, sum_
-from .base import Operator
+from ..tensor_spec import size_bytes
+from .base import Operator, Product
 
 
 def averaged(scores: Array, v: Array) -> Array:
@@ -35,6 +37,7 @@ class Masked(Operator, abstract=True):
     heads: int
     seq_q: int
     seq_kv: int
+    head_dim: int
     causal: bool
     dtype: str
 
@@ -49,15 +52,37 @@ class Masked(Operator, abstract=True):
                 self.heads % self.kv_heads == 0,  # type: ignore[attr-defined]
                 "heads must be a multiple of kv_heads, got heads {heads} and kv_heads {kv_heads}",
             )
+        why = "causal with " * ("causal" in self.field_names())
         self.require(
             not self.causal or self.seq_q <= self.seq_kv,
-            "causal with seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv",
+            why + "seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv",
         )
 
     @property
     def group(self) -> int:
         """Query heads of one head of keys and values."""
         return self.heads // getattr(self, "kv_heads", self.heads)
+
+    def widths(self) -> tuple[Any, Any]:
+        """Numbers of one head of k, and of v."""
+        return self.head_dim, self.head_dim
+
+    def mean_keys(self) -> Any:
+        """Keys that some query sees, of a sequence on average."""
+        return self.seq_kv
+
+    def products(self) -> tuple[Product, ...]:
+        """Heads that share keys and values are rows of one product."""
+        count, rows = self.batch * getattr(self, "kv_heads", self.heads), self.group * self.seq_q
+        keys, (inner, columns) = self.mean_keys(), self.widths()
+        return (
+            Product(term="q·kᵀ", count=count, rows=rows, columns=keys, inner=inner),
+            Product(term="p·v", count=count, rows=rows, columns=columns, inner=keys),
+        )
+
+    def key_bytes(self) -> Any:
+        """Bytes of one key and its value in one KV head."""
+        return size_bytes((sum(self.widths()),), getattr(self, "kv_dtype", self.dtype))
 
     def visible(self, query: int) -> int:
         """Keys that a query sees: a leading part of all keys."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..counts import Array
 from ..references import matmul
-from ..tensor_spec import TensorSpec, size_bytes
+from ..tensor_spec import TensorSpec
 from .attention import Tiled, averaged_tolerance
-from .base import Case, Product
+from .base import Case
 from .masked import Masked, averaged, by_query
 
 
@@ -67,18 +67,8 @@ class MlaPrefill(Masked):
             "p·v": 2 * pairs * self.v_head_dim,
         }
 
-    def products(self) -> tuple[Product, ...]:
-        count, rows, keys = self.batch * self.heads, self.seq_q, self.seq_kv
-        width = self.qk_nope_head_dim + self.qk_rope_head_dim
-        return (
-            Product(term="q·kᵀ", count=count, rows=rows, columns=keys, inner=width),
-            Product(term="p·v", count=count, rows=rows, columns=self.v_head_dim, inner=keys),
-        )
-
-    def key_bytes(self) -> int:
-        """Bytes of one key and its value in one head."""
-        columns = self.qk_nope_head_dim + self.qk_rope_head_dim + self.v_head_dim
-        return size_bytes((columns,), self.dtype)  # type: ignore[no-any-return]
+    def widths(self) -> tuple[int, int]:
+        return self.qk_nope_head_dim + self.qk_rope_head_dim, self.v_head_dim
 
     def kv_bytes(self) -> tuple[int, int]:
         """Bytes of all keys and values, with the rotated part once; and those of one head."""
@@ -87,8 +77,7 @@ class MlaPrefill(Masked):
 
     def operations_of(self, pairs: int) -> dict[str, int]:
         """For so many pairs of a query and a key."""
-        width = self.qk_nope_head_dim + self.qk_rope_head_dim + self.v_head_dim
-        return {"product": 2 * pairs * width, "exp": pairs, "other": 5 * pairs}
+        return {"product": 2 * pairs * sum(self.widths()), "exp": pairs, "other": 5 * pairs}
 
     def loops(self) -> int:
         return self.pairs()
