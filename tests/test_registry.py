@@ -38,7 +38,7 @@ def test_a_device_has_the_kernels_of_its_backend_and_says_which_cannot_run(devic
 
 
 def test_what_an_operator_does_not_state_is_named() -> None:
-    with pytest.raises(TypeError, match="operator Half does not state variants, flops, reference, cases"):
+    with pytest.raises(TypeError, match="operator Half does not state variants, flops, cases, mapped"):
         type("Half", (Mapped,), {"name": "half", "summary": "half of one"})
 
 

@@ -62,7 +62,7 @@ class Operator(ByName):
     products_in_blocks: ClassVar[bool] = False  # by kernels that never see a whole one: its size says nothing of their rate
     sums_in_chunks: ClassVar[bool] = False  # whether `reference` takes tensors that are only sliced: see `references.chunks`
 
-    _stated = ("name", "summary", "mix", "variants", "inputs", "outputs", "flops", "reference", "cases")
+    _stated: ClassVar[tuple[str, ...]] = ("name", "summary", "mix", "variants", "inputs", "outputs", "flops", "reference", "cases")
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         """abstract: what several operators have in common, and none by itself."""

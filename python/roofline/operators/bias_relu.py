@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..counts import Array
@@ -37,7 +36,5 @@ class BiasRelu(Rowwise):
         elements = self.rows * self.columns
         return {"bias": elements, "compare": elements}
 
-    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """rows: indices of rows."""
-        x = tensors["x"] if rows is None else tensors["x"][rows]
-        return {"y": maximum(x + tensors["bias"], 0.0)}
+    def mapped(self, x: Array, bias: Array) -> dict[str, Array]:
+        return {"y": maximum(x + bias, 0.0)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..counts import Array
@@ -36,9 +35,7 @@ class Gelu(Elementwise):
         # erf and tanh are an exponential and a few operations, as in Ffn.
         return {"exp": self.elements, "other": self.total_flops() - self.elements}
 
-    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """rows: indices of elements."""
-        x = tensors["x"] if rows is None else tensors["x"][rows]
+    def mapped(self, x: Array) -> dict[str, Array]:
         return {"y": activated(_FORMS[self.form], x)}
 
     @classmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -68,9 +67,7 @@ class LayerNorm(Rowwise):
         eps = dtype(self.dtype).eps
         return 16 * eps * (1.0 if self.columns >= 16 else max(1.0, self.eps**-0.5)), 32 * eps
 
-    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """rows: indices of rows."""
-        x = tensors["x"] if rows is None else tensors["x"][rows]
+    def mapped(self, x: Array, weight: Array, bias: Array) -> dict[str, Array]:
         deviations = x - sum_(x, axis=-1, keepdims=True) / self.columns
         variance = sum_(deviations * deviations, axis=-1, keepdims=True) / self.columns
-        return {"y": deviations / sqrt(variance + self.eps) * tensors["weight"] + tensors["bias"]}
+        return {"y": deviations / sqrt(variance + self.eps) * weight + bias}

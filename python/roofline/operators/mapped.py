@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from ..counts import Array
 from ..dtypes import FLOATS
 from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Variant
@@ -12,11 +14,14 @@ BOTH = {"cpu": ("fp32", "bf16", "fp16"), "cuda": FLOATS}  # dtypes of kernels on
 
 
 class Mapped(Operator, abstract=True):
-    """y = f(x, …): x and y of one shape, in dtype, with arithmetic in fp32."""
+    """y = f(x, …): x and y of one shape, in dtype, with arithmetic in fp32. mapped: f in float64, of tensors by their names."""
 
     dtype: str
+    mapped: Callable[..., dict[str, Array]]
     mix = "copy"
     allowed = {"dtype": FLOATS}
+
+    _stated = (*Operator._stated, "mapped")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -27,6 +32,11 @@ class Mapped(Operator, abstract=True):
 
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="y", shape=self.shape, dtype=self.dtype, role="out"),)
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices of elements, or of the rows of a matrix."""
+        whole = {t.name: rows is None or t.role == "constant" for t in self.tensors() if t.role != "out"}
+        return self.mapped(**{name: tensors[name] if all_ else tensors[name][rows] for name, all_ in whole.items()})
 
 
 class Elementwise(Mapped, abstract=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..counts import Array
@@ -28,9 +27,8 @@ class Relu(Elementwise):
     def flops(self) -> dict[str, int]:
         return {"compare": self.elements}
 
-    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """rows: indices of elements."""
-        return {"y": maximum(tensors["x"] if rows is None else tensors["x"][rows], 0.0)}
+    def mapped(self, x: Array) -> dict[str, Array]:
+        return {"y": maximum(x, 0.0)}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..counts import Array
@@ -53,12 +52,10 @@ class ResidualRmsNorm(Rowwise):
             "add": elements, "mean square": 2 * elements + self.rows, "root": 2 * self.rows, "divide": elements, "weight": elements,
         }  # fmt: skip
 
-    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """rows: indices of rows."""
-        x, residual = (tensors[name] if rows is None else tensors[name][rows] for name in ("x", "residual"))
+    def mapped(self, x: Array, residual: Array, weight: Array) -> dict[str, Array]:
         total = residual + x
         root = sqrt(sum_(total * total, axis=-1, keepdims=True) / self.columns + self.eps)
-        return {"residual": total, "y": total / root * tensors["weight"]}
+        return {"residual": total, "y": total / root * weight}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..counts import Array
@@ -41,8 +40,6 @@ class RmsNorm(Rowwise):
         elements = self.rows * self.columns
         return {"mean square": 2 * elements + self.rows, "root": 2 * self.rows, "divide": elements, "weight": elements}
 
-    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """rows: indices of rows."""
-        x = tensors["x"] if rows is None else tensors["x"][rows]
+    def mapped(self, x: Array, weight: Array) -> dict[str, Array]:
         root = sqrt(sum_(x * x, axis=-1, keepdims=True) / self.columns + self.eps)
-        return {"y": x / root * tensors["weight"]}
+        return {"y": x / root * weight}

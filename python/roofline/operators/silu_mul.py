@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..counts import Array
@@ -39,9 +38,7 @@ class SiluMul(Rowwise):
         elements = self.rows * self.columns
         return {"exp": elements, "other": 3 * elements}
 
-    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """rows: indices of rows."""
-        gate, up = (tensors[name] if rows is None else tensors[name][rows] for name in ("gate", "up"))
+    def mapped(self, gate: Array, up: Array) -> dict[str, Array]:
         return {"y": gate / (1.0 + exp(-gate)) * up}
 
     @classmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..counts import Array
@@ -54,8 +53,6 @@ class Softmax(Rowwise):
         eps = dtype(self.dtype).eps
         return eps * 2.0**-14, eps + dtype("fp32").eps * (16 + math.sqrt(self.columns) / 4)
 
-    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """rows: indices of rows."""
-        x = tensors["x"] if rows is None else tensors["x"][rows]
+    def mapped(self, x: Array) -> dict[str, Array]:
         weights = exp(x - max_(x, axis=-1, keepdims=True))
         return {"y": weights / sum_(weights, axis=-1, keepdims=True)}
