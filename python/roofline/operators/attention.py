@@ -253,9 +253,8 @@ class Attention(Masked):
         )
 
     def outputs(self) -> tuple[TensorSpec, ...]:
-        queries = (self.batch, self.heads, self.seq_q)
-        out = TensorSpec(name="out", shape=(*queries, self.head_dim), dtype=self.dtype, role="out")
-        return (out, TensorSpec(name="logsumexp", shape=queries, dtype="fp32", role="out")) if self.logsumexp else (out,)
+        sums = TensorSpec(name="logsumexp", shape=(self.batch, self.heads, self.seq_q), dtype="fp32", role="out")
+        return (*Masked.outputs(self), *((sums,) if self.logsumexp else ()))
 
     def flops(self) -> dict[str, int]:
         product = 2 * self.pairs() * self.head_dim

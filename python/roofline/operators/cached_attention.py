@@ -137,9 +137,6 @@ class CachedAttention(Masked):
             *((sinks,) if self.sinks else ()),
         )
 
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="out", shape=(self.batch, self.heads, self.seq_q, self.head_dim), dtype=self.dtype, role="out"),)
-
     def flops(self) -> dict[str, int]:
         pairs = self.pairs()
         product = 2 * pairs * self.head_dim

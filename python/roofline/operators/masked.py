@@ -10,7 +10,7 @@ import numpy as np
 
 from ..counts import Array, pick
 from ..references import exp, matmul, max_, sum_
-from ..tensor_spec import size_bytes
+from ..tensor_spec import TensorSpec, size_bytes
 from .base import Operator, Product
 
 
@@ -79,6 +79,10 @@ class Masked(Operator, abstract=True):
             Product(term="q·kᵀ", count=count, rows=rows, columns=keys, inner=inner),
             Product(term="p·v", count=count, rows=rows, columns=columns, inner=keys),
         )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        shape = (self.batch, self.heads, self.seq_q, self.widths()[1])
+        return (TensorSpec(name="out", shape=shape, dtype=self.dtype, role="out"),)
 
     def key_bytes(self) -> Any:
         """Bytes of one key and its value in one KV head."""

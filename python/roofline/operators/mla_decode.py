@@ -64,9 +64,8 @@ class MlaDecode(Masked):
             *(scales if np.any(self.scale_block > 0) else ()),
         )
 
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        shape = (self.batch, self.heads, self.seq_q, self.kv_lora_rank)
-        return (TensorSpec(name="out", shape=shape, dtype=self.dtype, role="out"),)
+    def widths(self) -> tuple[int, int]:
+        return self.kv_lora_rank + self.qk_rope_head_dim, self.kv_lora_rank
 
     def flops(self) -> dict[str, int]:
         pairs = self.pairs()

@@ -48,20 +48,16 @@ class MlaPrefill(Masked):
     def inputs(self) -> tuple[TensorSpec, ...]:
         queries, keys = (self.batch, self.heads, self.seq_q), (self.batch, self.heads, self.seq_kv)
         return (
-            TensorSpec(name="q", shape=(*queries, self.qk_nope_head_dim + self.qk_rope_head_dim), dtype=self.dtype),
+            TensorSpec(name="q", shape=(*queries, self.widths()[0]), dtype=self.dtype),
             TensorSpec(name="k_nope", shape=(*keys, self.qk_nope_head_dim), dtype=self.dtype),
             TensorSpec(name="k_rope", shape=(self.batch, self.seq_kv, self.qk_rope_head_dim), dtype=self.dtype),
             TensorSpec(name="v", shape=(*keys, self.v_head_dim), dtype=self.dtype),
         )
 
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        shape = (self.batch, self.heads, self.seq_q, self.v_head_dim)
-        return (TensorSpec(name="out", shape=shape, dtype=self.dtype, role="out"),)
-
     def flops(self) -> dict[str, int]:
         pairs = self.pairs()
         return {
-            "q·kᵀ": 2 * pairs * (self.qk_nope_head_dim + self.qk_rope_head_dim),
+            "q·kᵀ": 2 * pairs * self.widths()[0],
             "scale": pairs,
             "softmax": 5 * pairs,  # compare, subtract, exp, add, divide
             "p·v": 2 * pairs * self.v_head_dim,
@@ -87,7 +83,7 @@ class MlaPrefill(Masked):
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * heads * seq_q]; out is then [len(rows), v_head_dim]."""
-        scale = 1 / math.sqrt(self.qk_nope_head_dim + self.qk_rope_head_dim)
+        scale = 1 / math.sqrt(self.widths()[0])
 
         def one(batch: int, head: int, query: int) -> Array:
             seen = slice(self.visible(query))
