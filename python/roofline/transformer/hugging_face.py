@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .._repr import values_of
 from ..errors import Error, is_whole, shown
 from ..reading import CONFIG, from_json, read_bytes
 from .config import TransformerConfig
@@ -129,13 +130,8 @@ def _windows(keys: _Keys, family: Family, layers: int) -> dict[str, Any]:
 
 
 def _latent(keys: _Keys) -> dict[str, Any]:
-    names = {
-        "kv_lora_rank": "kv_lora_rank",
-        "nope_head_dim": "qk_nope_head_dim",
-        "rope_head_dim": "qk_rope_head_dim",
-        "v_head_dim": "v_head_dim",
-    }
-    return {ours: keys.need(theirs) for ours, theirs in names.items()} | {"q_lora_rank": keys.get("q_lora_rank", int, 0)}
+    names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    return {name.removeprefix("qk_"): keys.need(name) for name in names} | {"q_lora_rank": keys.get("q_lora_rank", int, 0)}
 
 
 def _mixture(keys: _Keys, family: Family, layers: int) -> dict[str, Any]:
@@ -143,8 +139,7 @@ def _mixture(keys: _Keys, family: Family, layers: int) -> dict[str, Any]:
         "experts": keys.need(family.mixture),
         "experts_per_token": keys.need("num_experts_per_tok"),
         "expert_d_ff": keys.need(family.expert_d_ff),
-        "router": family.router,
-        "router_bias": family.router_bias,
+        **values_of(family, "router router_bias"),
     }
     if scoring := keys.get("scoring_func", str, ""):
         found["router"] = scoring
@@ -231,16 +226,10 @@ def from_hugging_face(source: str | os.PathLike[str] | Mapping[str, Any], *, dty
         "heads": keys.need("num_attention_heads"),
         "vocabulary": keys.need("vocab_size"),
         "activation": ACTIVATIONS.get(activation, "silu"),
-        "gated": family.gated,
-        "norm": family.norm,
-        "norms": family.norms,
-        "qk_norm": family.qk_norm,
+        **values_of(family, "gated norm norms qk_norm sinks"),
         "tied_embeddings": keys.get("tie_word_embeddings", bool, family.tied),
-        "qkv_bias": keys.flag(family.qkv_bias),
-        "output_bias": keys.flag(family.output_bias),
-        "ffn_bias": keys.flag(family.ffn_bias),
+        **{name: keys.flag(getattr(family, name)) for name in ("qkv_bias", "output_bias", "ffn_bias")},
         "max_seq": keys.get("max_position_embeddings", int, 0),
-        "sinks": family.sinks,
     }
     if family.mla:
         made |= _latent(keys)
