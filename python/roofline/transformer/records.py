@@ -36,8 +36,38 @@ class Note:
         return f"{self.machine}: {self.text}" if self.machine else self.text
 
 
+class OfModel(Expected):
+    """What every expected time of a model says of itself."""
+
+    __slots__ = ()
+
+    config: TransformerConfig
+    phase: Phase
+    machine: str
+
+    @property
+    def what(self) -> str:
+        return self.config.name
+
+    @property
+    def title(self) -> str:
+        """What and on what, in a line."""
+        return f"{self.config.name}, {self.phase}, on {self.machine}"
+
+    @property
+    def bound(self) -> str:  # type: ignore[override]
+        """The roof with most of the time: "compute", a memory level, "launch", "link", or "overhead"."""
+        return bound_of(self.profile)
+
+    def to_dict(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def as_answer(self) -> dict[str, Any]:
+        return self.to_dict()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ModelPrediction(Expected):
+class ModelPrediction(OfModel):
     """The expected time of one phase on one rank, which with several is that of all.
 
     Attributes:
@@ -85,10 +115,6 @@ class ModelPrediction(Expected):
         return sum(part.bytes for part in self.parts)
 
     @property
-    def what(self) -> str:
-        return self.config.name
-
-    @property
     def profile(self) -> dict[str, float]:
         """Seconds by roof, longest first: memory levels, "product", "exp", "other", "launch", "link"; "overlap" is what levels and
         arithmetic do not hide of each other, "overhead" what was given for neither.
@@ -96,11 +122,6 @@ class ModelPrediction(Expected):
         beside = [("overhead", self.overhead_s)] if self.overhead_s else []
         found = summed([*beside, *(item for part in self.parts for item in part.profile.items())])
         return dict(sorted(found.items(), key=lambda item: -item[1]))
-
-    @property
-    def bound(self) -> str:  # type: ignore[override]
-        """The roof with most of the time: "compute", a memory level, "launch", "link", or "overhead"."""
-        return bound_of(self.profile)
 
     @property
     def groups(self) -> dict[str, float]:
@@ -168,11 +189,6 @@ class ModelPrediction(Expected):
         pace = f"{fmt_si(self.tokens_per_s, 'tok/s')}"
         said = f"{self.config.name!r}, {self.phase}, {self.machine}: {fmt_si(self.time_s, 's', 4)}, {pace}"
         return printable(f"ModelPrediction({said})")
-
-    @property
-    def title(self) -> str:
-        """What and on what, in a line."""
-        return f"{self.config.name}, {self.phase}, on {self.machine}"
 
     def table(self) -> tuple[Row, list[Row]]:
         """One row per part, several of one name joined (chunks of a prefill), and the total."""
@@ -255,9 +271,6 @@ class ModelPrediction(Expected):
             "machine": self.machine, "what": shown.pop("what"), **phase, **values_of(self.options, "tp ep"), **shown,
             **values_of(self, "realistic_s ttft_s tpot_s tokens_per_s mfu mbu"), **self.memory.record(),
         }  # fmt: skip
-
-    def as_answer(self) -> dict[str, Any]:
-        return self.to_dict()
 
     def remarks(self) -> list[str]:
         """The definitions of its rates, the contents counted, and the assumptions."""

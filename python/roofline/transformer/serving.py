@@ -13,7 +13,7 @@ from .._repr import Parts, Row, printable, values_of
 from ..counts import summed
 from ..errors import Error
 from ..machine import Machine
-from ..prediction import Expected, bound_of, fmt_roofs
+from ..prediction import fmt_roofs
 from ..reading import SCHEMA_VERSION
 from ..units import fmt_bytes, fmt_number, fmt_percent, fmt_shares, fmt_si, within
 from .config import TransformerConfig
@@ -22,6 +22,7 @@ from .memory import Memory
 from .phases import Decode, Prefill, Serving
 from .predicting import memory_on, options_of, predict_model
 from .pricing import Options
+from .records import OfModel
 
 MOST_STEPS = 256  # decode steps that are priced of one answer: a step's time hardly bends over the context length
 PRICES = (0.0, 1e9)
@@ -34,7 +35,7 @@ DEFINITIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ServingPrediction(Expected):
+class ServingPrediction(OfModel):
     """What `concurrency` requests at a time take. Times in seconds, rates of all of them together.
 
     In the steady state each request that ends makes place for the next, whose prompt is prefilled by itself while the others wait.
@@ -74,14 +75,6 @@ class ServingPrediction(Expected):
         return self.phase.batch * self.prefill_s + self.decode_s
 
     @property
-    def bound(self) -> str:  # type: ignore[override]
-        return bound_of(self.profile)
-
-    @property
-    def what(self) -> str:
-        return self.config.name
-
-    @property
     def devices(self) -> int:
         return self.options.tp * self.options.ep
 
@@ -118,10 +111,6 @@ class ServingPrediction(Expected):
     def cost_per_million_tokens(self) -> float | None:
         """The cost of a million tokens, prompts and answers alike."""
         return self._cost(self.output_tokens_per_s + self.input_tokens_per_s)
-
-    @property
-    def title(self) -> str:
-        return f"{self.config.name}, {self.phase}, on {self.machine}"
 
     def __repr__(self) -> str:
         said = f"request {fmt_si(self.time_s, 's', 4)}, {fmt_si(self.output_tokens_per_s, 'tok/s')}"
@@ -181,9 +170,6 @@ class ServingPrediction(Expected):
             *self.counted,
             *(f"note: {n}" for n in self.notes),
         ]
-
-    def as_answer(self) -> dict[str, Any]:
-        return self.to_dict()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form, see `prediction.schema.json`."""
