@@ -107,7 +107,7 @@ def test_a_quota_of_the_control_group_is_named(
     monkeypatch.setattr(module.os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
     monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
     assert module.quota_cores() == cores
-    (check,) = module._cores()
+    check = module._cores()
     assert check.state == state
     assert words in check.detail + check.cure
 
@@ -115,7 +115,7 @@ def test_a_quota_of_the_control_group_is_named(
 def test_load_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([(0, 0, 0), (50, 0, 100), (0, 0, 0), (0, 0, 100), (0, 0, 0), (0, 40, 100)])
     monkeypatch.setattr(module, "cpu_ticks", lambda: next(ticks))
-    states = [module._contention(0.0)[0] for _ in range(3)]
+    states = [module._contention(0.0) for _ in range(3)]
     assert [check.state for check in states] == ["warning", "ok", "warning"]
     assert "50 %" in states[0].detail
     assert "the host takes 40 %" in states[2].detail
@@ -125,7 +125,7 @@ def test_load_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_limit_on_instruction_sets_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("roofline._core")
     monkeypatch.setenv("ROOFLINE_ISA", "scalar")
-    (check,) = module._instruction_sets()
+    check = module._instruction_sets()
     assert check.state == "warning"
     assert check.cure == "unset ROOFLINE_ISA"
 

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ _LIBRARY_CURE = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Check:
     """One thing looked at. state: "ok", "warning" (works, with a caveat) or "missing". cure: what to run or change, if anything."""
 
@@ -53,45 +53,39 @@ class Check:
         return dict(json_form(self))
 
 
-def _one(name: str, state: str, detail: str, cure: str = "") -> list[Check]:
-    return [Check(name=name, state=state, detail=detail, cure=cure)]
-
-
-def _module() -> list[Check]:
+def _module() -> Check:
     core()
     info = build_info()
     built = f"version {info['version']}, {info['compiler']}, {info['build_type']}, for {info['processor']}"
     if info["build_type"] in ("Release", "RelWithDebInfo"):
-        return _one("compiled module", OK, built)
+        return Check("compiled module", OK, built)
     cure = "pip install . --config-settings=cmake.build-type=Release"
-    return _one("compiled module", WARNING, f"{built}: without optimisation its timings mean little", cure)
+    return Check("compiled module", WARNING, f"{built}: without optimisation its timings mean little", cure)
 
 
-def _instruction_sets() -> list[Check]:
+def _instruction_sets() -> Check:
     built = str(build_info()["isas"]).split()
     usable = [isa for isa in str(open_device("cpu").facts["isas"]).split(",") if isa]
     limit = os.environ.get("ROOFLINE_ISA", "")
     detail = f"built {', '.join(built)}; usable here {', '.join(usable)}"
     if limit:
-        return _one("instruction sets", WARNING, f"{detail}; limited by ROOFLINE_ISA={limit}", "unset ROOFLINE_ISA")
-    return _one("instruction sets", OK, detail)
+        return Check("instruction sets", WARNING, f"{detail}; limited by ROOFLINE_ISA={limit}", "unset ROOFLINE_ISA")
+    return Check("instruction sets", OK, detail)
 
 
-def _devices() -> list[Check]:
-    found: list[Check] = []
+def _devices() -> Iterator[Check]:
     info = build_info()
     for device in list_devices():
         name, missing = device["name"], device["missing"]
         if not missing:
-            found += _one(f"device {name}", OK, device["summary"])
+            yield Check(f"device {name}", OK, device["summary"])
             continue
         cure = "install an NVIDIA driver, and check that nvidia-smi lists the GPU"
         if not info["cuda"]:
             cure = "ROOFLINE_CUDA=ON pip install . (in the source folder, with a CUDA 13 toolkit)"
-        found += _one(f"device {name}", MISSING, missing, cure)
+        yield Check(f"device {name}", MISSING, missing, cure)
     if info["cuda"]:
-        found += _one("CUDA build", OK, f"CUDA {info['cuda_version']} for {info['cuda_archs']}")
-    return found
+        yield Check("CUDA build", OK, f"CUDA {info['cuda_version']} for {info['cuda_archs']}")
 
 
 def _flag(facts: Mapping[str, Any], name: str, shown: str) -> str:
@@ -117,7 +111,7 @@ def gpu_checks(name: str, facts: Mapping[str, Any]) -> list[Check]:
     found: list[Check] = []
 
     def add(what: str, state: str, detail: str, cure: str = "") -> None:
-        found.extend(_one(f"{name} {what}", state, detail, cure))
+        found.append(Check(f"{name} {what}", state, detail, cure))
 
     add("facts", OK, ", ".join(fact for fact in told if fact) or "none are told")
     smi = f"sudo nvidia-smi -i {facts['pci_bus_id']}" if facts.get("pci_bus_id") else "sudo nvidia-smi"
@@ -164,15 +158,13 @@ def _gpus() -> list[Check]:
     return [check for name in names for check in gpu_checks(name, open_device(name).core.facts)]
 
 
-def _libraries() -> list[Check]:
-    found: list[Check] = []
+def _libraries() -> Iterator[Check]:
     for library in libraries():
         name = library["name"]
         if library["missing"]:
-            found += _one(name, MISSING, library["missing"], _LIBRARY_CURE.get(name, ""))
+            yield Check(name, MISSING, library["missing"], _LIBRARY_CURE.get(name, ""))
         else:
-            found += _one(name, OK, f"version {library['version']}, {library['path']}")
-    return found
+            yield Check(name, OK, f"version {library['version']}, {library['path']}")
 
 
 def quota_cores() -> float | None:
@@ -180,7 +172,7 @@ def quota_cores() -> float | None:
     return float(open_device("cpu").facts.get("quota_cores") or 0) or None
 
 
-def _cores() -> list[Check]:
+def _cores() -> Check:
     present = os.cpu_count() or 1
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else present
     usable = open_device("cpu").threads
@@ -189,45 +181,45 @@ def _cores() -> list[Check]:
     if quota is not None and quota < allowed:
         detail += f"; the control group's quota is {quota:.3g} cores"
         if quota >= usable:
-            return _one("cores", OK, detail)
+            return Check("cores", OK, detail)
         detail += ", so threads are stopped in mid-run"
         cure = "raise the quota of the control group to a whole core or more"
     elif allowed < present:
         detail += ": the affinity mask hides the rest"
         cure = f"taskset -c 0-{present - 1} roofline …"
     else:
-        return _one("cores", OK, detail)
-    return _one("cores", WARNING, detail, cure)
+        return Check("cores", OK, detail)
+    return Check("cores", WARNING, detail, cure)
 
 
-def _huge_pages() -> list[Check]:
+def _huge_pages() -> Check:
     state = str(open_device("cpu").facts.get("huge_pages", "unknown"))
     if state in ("always", "madvise"):
-        return _one("huge pages", OK, f"transparent huge pages: {state}")
+        return Check("huge pages", OK, f"transparent huge pages: {state}")
     cure = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled" if state == "never" else ""
-    return _one("huge pages", WARNING, f"transparent huge pages: {state}; bandwidth may come out lower", cure)
+    return Check("huge pages", WARNING, f"transparent huge pages: {state}; bandwidth may come out lower", cure)
 
 
-def _governor() -> list[Check]:
+def _governor() -> Check:
     name, facts = "frequency governor", open_device("cpu").facts
     governor, virtual = str(facts.get("governor", "unknown")), bool(facts.get("virtual_machine"))
     if governor == "unknown":
         detail = "unknown" + (": this is a virtual machine, and its host decides" if virtual else "")
-        return _one(name, OK if virtual else WARNING, detail)
+        return Check(name, OK if virtual else WARNING, detail)
     if governor == "performance":
-        return _one(name, OK, governor)
+        return Check(name, OK, governor)
     cure = "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-    return _one(name, WARNING, f"{governor}: clocks may wander between samples", cure)
+    return Check(name, WARNING, f"{governor}: clocks may wander between samples", cure)
 
 
-def _memory() -> list[Check]:
+def _memory() -> Check:
     device = open_device("cpu")
     available = int(device.core.available_bytes())
     taken = f"probes take {fmt_bytes(device.arena_bytes)} at most and flushes of the caches {fmt_bytes(device.flush_bytes)}"
     detail = f"{fmt_bytes(available)} available, of which {taken}"
     if available < 1024 * MIB:
-        return _one("memory", WARNING, f"{detail}: that is little", "close other programs")
-    return _one("memory", OK, detail)
+        return Check("memory", WARNING, f"{detail}: that is little", "close other programs")
+    return Check("memory", OK, detail)
 
 
 def cpu_ticks() -> tuple[int, int, int]:
@@ -237,21 +229,21 @@ def cpu_ticks() -> tuple[int, int, int]:
     return total - idle - stolen, stolen, total
 
 
-def _contention(wait_s: float) -> list[Check]:
+def _contention(wait_s: float) -> Check:
     name = "load right now"
     try:
         before = cpu_ticks()
         time.sleep(wait_s)
         after = cpu_ticks()
     except (OSError, ValueError, IndexError):
-        return _one(name, WARNING, "unknown: /proc/stat cannot be read")
+        return Check(name, WARNING, "unknown: /proc/stat cannot be read")
     total = max(after[2] - before[2], 1)
     busy, stolen = (after[0] - before[0]) / total, (after[1] - before[1]) / total
     taken = f", the host takes {fmt_percent(stolen, 2)}" if stolen else ""
     detail = f"other work keeps {fmt_percent(busy, 2)} of the cores busy{taken}"
     if busy + stolen > BUSY:
-        return _one(name, WARNING, f"{detail}: timings will come out contended", "stop other programs, and repeat")
-    return _one(name, OK, detail)
+        return Check(name, WARNING, f"{detail}: timings will come out contended", "stop other programs, and repeat")
+    return Check(name, OK, detail)
 
 
 def required() -> list[Requirement]:
@@ -263,31 +255,30 @@ def required() -> list[Requirement]:
     return [need for need in stated if need.marker is None or need.marker.evaluate({"extra": ""})]
 
 
-def _packages() -> list[Check]:
-    found: list[Check] = []
+def _packages() -> Iterator[Check]:
     for need, purpose in [*((need, "") for need in required()), *((Requirement(name), use) for name, use in OPTIONAL.items())]:
         absent, cure = WARNING if purpose else MISSING, f"pip install '{need}'" if need.specifier else f"pip install {need.name}"
         note = f"optional, for {purpose}" if purpose else "needed"
         try:
             version = importlib.metadata.version(need.name)
         except importlib.metadata.PackageNotFoundError:
-            found += _one(need.name, absent, f"not installed; {note}", cure)
+            yield Check(need.name, absent, f"not installed; {note}", cure)
             continue
         fits = need.specifier.contains(version, prereleases=True)
         detail = f"version {version}{'' if fits else f', where {need.specifier} is wanted'}; {note}"
-        found += _one(need.name, OK, detail) if fits else _one(need.name, absent, detail, cure)
-    return found
+        yield Check(need.name, OK, detail) if fits else Check(need.name, absent, detail, cure)
 
 
-def _guarded(name: str, look: Callable[[], list[Check]]) -> list[Check]:
+def _guarded(name: str, look: Callable[[], Check | Iterable[Check]]) -> list[Check]:
     """A check that fails is a finding too, and never the end of the others."""
     try:
-        return look()
+        found = look()
+        return [found] if isinstance(found, Check) else list(found)
     except Error as error:
         cure = "pip install . (in the source folder)" if name == "compiled module" else ""
-        return _one(name, MISSING, str(error), cure)
+        return [Check(name, MISSING, str(error), cure)]
     except (OSError, KeyError, ValueError) as error:
-        return _one(name, WARNING, f"could not be looked at: {error!r:.80}")
+        return [Check(name, WARNING, f"could not be looked at: {error!r:.80}")]
 
 
 def doctor(wait_s: float = 1.0) -> list[Check]:
@@ -296,11 +287,11 @@ def doctor(wait_s: float = 1.0) -> list[Check]:
     wait_s: seconds to watch the load of the cores. Never raises for what is missing; details may hold paths, so they are for
     the screen and belong in no file that is published.
     """
-    system = _one("Python", OK, f"{platform.python_version()} ({sys.platform}, {platform.machine()})")
+    system = Check("Python", OK, f"{platform.python_version()} ({sys.platform}, {platform.machine()})")
     loads = _guarded("compiled module", _module)
-    needs_module: dict[str, Any] = {
+    needs_module: dict[str, Callable[[], Check | Iterable[Check]]] = {
         "instruction sets": _instruction_sets, "devices": _devices, "GPUs": _gpus, "libraries": _libraries, "cores": _cores,
         "huge pages": _huge_pages, "frequency governor": _governor, "memory": _memory,
     }  # fmt: skip
     rest = [] if loads[0].state == MISSING else [check for name, look in needs_module.items() for check in _guarded(name, look)]
-    return [*system, *loads, *rest, *_guarded("load right now", lambda: _contention(wait_s)), *_guarded("packages", _packages)]
+    return [system, *loads, *rest, *_guarded("load right now", lambda: _contention(wait_s)), *_guarded("packages", _packages)]
