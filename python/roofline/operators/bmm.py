@@ -12,7 +12,7 @@ from ..counts import Array, smaller
 from ..dtypes import dtype
 from ..references import matmul
 from ..tensor_spec import TensorSpec, size_bytes
-from .base import FEW_ROWS, Case, Facts, Product, Variant
+from .base import FEW_ROWS, Case, Facts, Variant
 from .matmul import ALONG_INNER, lost, spread
 from .scales import SCALES, Scaled
 
@@ -104,9 +104,6 @@ class Bmm(Scaled):
         results = self.batch * self.rows * self.columns
         elements = self.batch * self.inner * (self.rows + self.columns)
         return {"a·b": 2 * results * self.inner, "scale": self.scale_flops(results, elements)}
-
-    def products(self) -> tuple[Product, ...]:
-        return (Product(term="a·b", count=self.batch, rows=self.rows, columns=self.columns, inner=self.inner),)
 
     def tolerance(self) -> tuple[float, float]:
         """As `Matmul.tolerance`, and half a step of a result in out_dtype."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from ..counts import Array
 from ..dtypes import dtype
-from ..tensor_spec import TensorSpec
 from .base import Case, Variant
 from .mapped import BOTH, Elementwise, Moved
 
@@ -29,9 +28,6 @@ class Convert(Moved, Elementwise):
     summary = "numbers copied into another dtype"
     allowed = {"dtype": _DTYPES, "out_dtype": _DTYPES}
     variants = {"fused": Variant(summary="each element is read once and written once", dtypes=BOTH)}
-
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="y", shape=(self.elements,), dtype=self.out_dtype, role="out"),)
 
     def tolerance(self) -> tuple[float, float]:
         """Half a step of out_dtype; absolute, of the numbers below its normal ones."""

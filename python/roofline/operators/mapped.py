@@ -31,7 +31,7 @@ class Mapped(Operator, abstract=True):
         return (TensorSpec(name="x", shape=self.shape, dtype=self.dtype),)
 
     def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="y", shape=self.shape, dtype=self.dtype, role="out"),)
+        return (TensorSpec(name="y", shape=self.shape, dtype=getattr(self, "out_dtype", self.dtype), role="out"),)
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of elements, or of the rows of a matrix."""

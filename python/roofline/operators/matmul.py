@@ -13,7 +13,7 @@ from .. import dtypes, references
 from ..counts import Array, ceil_div, larger
 from ..tensor_spec import TensorSpec
 from .activations import ACTIVATIONS, activated, exponentials
-from .base import Case, Facts, Product, Variant
+from .base import Case, Facts, Variant
 from .scales import Scaled
 
 # Of c, and of the sums.
@@ -157,9 +157,6 @@ class Matmul(Scaled):
         bias = {"bias": results} if self.bias else {}
         activation = {} if self.activation == "none" else {"activation": ACTIVATIONS[self.activation] * results}
         return {"a·b": 2 * results * self.inner, **scale, **bias, **activation}
-
-    def products(self) -> tuple[Product, ...]:
-        return (Product(term="a·b", rows=self.rows, columns=self.columns, inner=self.inner),)
 
     def operations(self) -> dict[str, int]:
         flops = self.flops()

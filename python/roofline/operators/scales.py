@@ -10,7 +10,7 @@ import numpy as np
 from ..counts import Array, ceil_div, pick
 from ..dtypes import from_float64
 from ..tensor_spec import TensorSpec
-from .base import Operator
+from .base import Operator, Product
 
 GEMM: Mapping[str, str] = {"rows": "M", "columns": "N", "inner": "K"}
 SCALES = ("none", "tensor", "row", "block", "two_level")
@@ -74,6 +74,9 @@ class Scaled(Operator, abstract=True):
         if spec.dtype != "fp8_e4m3" or not spec.name.endswith("_scale"):
             return None
         return from_float64(generator.uniform(0.5, 1.75, spec.shape), spec.dtype)
+
+    def products(self) -> tuple[Product, ...]:
+        return (Product(term="a·b", count=getattr(self, "batch", 1), rows=self.rows, columns=self.columns, inner=self.inner),)
 
     def scale_tensors(self, *batch: int, role: Any = "in") -> tuple[TensorSpec, ...]:
         """a_scale and b_scale, and of two levels a_whole and b_whole. batch: the leading dimension, if there is one."""
