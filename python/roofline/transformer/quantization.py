@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -131,9 +131,6 @@ INTO = re.compile(r"\b(?:q|k|v|qkv|q_a|q_b|kv_a|kv_b)_proj|c_attn|fused_qkv")  #
 OUT = re.compile(r"\bo_proj")
 WHOLE = re.compile(r"attn\W*$")  # model.layers.3.self_attn, and with wildcards
 
-METHODS = ("gptq", "awq", "fp8", "mxfp4", "compressed-tensors", "modelopt")
-
-
 def _integer(given: Mapping[str, Any], where: str, *names: str, default: int | None = None) -> int:
     for name in names:
         value = given.get(name)
@@ -157,10 +154,10 @@ def _whole_number(bits: int, where: str) -> str:
     return f"int{bits}"
 
 
-def _gptq_awq(given: Mapping[str, Any], method: str, where: str) -> Quantization:
+def _gptq_awq(given: Mapping[str, Any], where: str) -> Quantization:
     bits = _integer(given, where, "bits", "w_bit")
     group = _group(_integer(given, where, "group_size", "q_group_size"))
-    stored = _whole_number(bits, where)
+    stored, method = _whole_number(bits, where), given["quant_method"]
     return Quantization(method=method, weights=stored, group=group, scale_bits=16 if group else 0, zero_bits=bits if group else 0)
 
 
@@ -173,6 +170,11 @@ def _fp8(given: Mapping[str, Any], where: str) -> Quantization:
         group = block[0] * block[1]
     element = "fp8_e5m2" if given.get("fmt") == "e5m2" else "fp8_e4m3"
     return Quantization(method="fp8", weights=element, group=group, scale_bits=32 if group else 0, activations=element)
+
+
+def _mxfp4(given: Mapping[str, Any], where: str) -> Quantization:
+    """gpt-oss: experts only, blocks of 32 with one 8-bit exponent (OCP Microscaling Formats 1.0)."""
+    return Quantization(method="mxfp4", weights="mxfp4", covers="experts")
 
 
 def _compressed(given: Mapping[str, Any], where: str) -> Quantization:
@@ -213,6 +215,11 @@ def _modelopt(given: Mapping[str, Any], where: str) -> Quantization:
         group = _group(_integer(given, where, "group_size", default=16))
         return Quantization(method="modelopt", weights="nvfp4", group=group, activations="nvfp4")
     raise Error(f"{where}: quant_algo {shown(algorithm)} is not known; known are FP8 and NVFP4")
+
+
+METHODS: Mapping[str, Callable[[Mapping[str, Any], str], Quantization]] = {
+    "gptq": _gptq_awq, "awq": _gptq_awq, "fp8": _fp8, "mxfp4": _mxfp4, "compressed-tensors": _compressed, "modelopt": _modelopt,
+}  # fmt: skip
 
 
 def _covers(given: Mapping[str, Any], where: str) -> str:
@@ -268,20 +275,8 @@ def quantization(given: Any, where: str) -> Quantization | None:
     where = f"{where}: quantization_config"
     if not isinstance(given, Mapping):
         raise Error(f"{where} must be an object, got {shown(given)}")
-    found = _stated(given, where)
-    return dataclasses.replace(found, covers=_covers(given, where)) if found.covers == "layers" else found
-
-
-def _stated(given: Mapping[str, Any], where: str) -> Quantization:
     method = given.get("quant_method")
-    if method in ("gptq", "awq"):
-        return _gptq_awq(given, method, where)
-    if method == "fp8":
-        return _fp8(given, where)
-    if method == "mxfp4":  # gpt-oss: experts only, blocks of 32 with one 8-bit exponent (OCP Microscaling Formats 1.0)
-        return Quantization(method="mxfp4", weights="mxfp4", covers="experts")
-    if method == "compressed-tensors":
-        return _compressed(given, where)
-    if method == "modelopt":
-        return _modelopt(given, where)
-    raise Error(f"{where}: quant_method {shown(method)} is not known; known are {', '.join(METHODS)}")
+    if not isinstance(method, str) or method not in METHODS:
+        raise Error(f"{where}: quant_method {shown(method)} is not known; known are {', '.join(METHODS)}")
+    found = METHODS[method](given, where)
+    return dataclasses.replace(found, covers=_covers(given, where)) if found.covers == "layers" else found
