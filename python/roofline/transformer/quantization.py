@@ -131,6 +131,7 @@ INTO = re.compile(r"\b(?:q|k|v|qkv|q_a|q_b|kv_a|kv_b)_proj|c_attn|fused_qkv")  #
 OUT = re.compile(r"\bo_proj")
 WHOLE = re.compile(r"attn\W*$")  # model.layers.3.self_attn, and with wildcards
 
+
 def _integer(given: Mapping[str, Any], where: str, *names: str, default: int | None = None) -> int:
     for name in names:
         value = given.get(name)

@@ -218,30 +218,25 @@ class ModelPrediction(OfModel):
             ("ceilings", "; ".join(self.ceilings)),
         ]
 
-    def _times(self) -> dict[str, tuple[float, float | None]]:
-        """Seconds by what users call them, at best and realistic (None where that is not known)."""
+    def _figures(self) -> dict[str, tuple[float, float | None, str]]:
+        """Times by what users call them, rates and utilisations: at best, realistic (None where not known), and the unit."""
         slower = self.realistic_s and self.realistic_s / self.time_s
-        found = {"TTFT": self.ttft_s, "TPOT": self.tpot_s, "time": self.time_s}
+        times = {"TTFT": self.ttft_s, "TPOT": self.tpot_s, "time": self.time_s}
         if self.time_s in (self.ttft_s, self.tpot_s):
-            del found["time"]
-        return {name: (each, each * slower if slower else None) for name, each in found.items() if each is not None}
-
-    def _rates(self) -> dict[str, tuple[float, float | None, str]]:
-        """Rates and utilisations, at best and realistic, each with its unit."""
-        slower = self.realistic_s and self.realistic_s / self.time_s
+            del times["time"]
         rates = [("tokens", self.tokens_per_s, "tok/s"), ("per sequence", self.tokens_per_s_per_user, "tok/s")]
-        found = [*rates[: 1 + (self.phase.batch > 1)], ("MFU", 100 * self.mfu, "%"), ("MBU", 100 * self.mbu, "%")]
-        return {name: (rate, rate / slower if slower else None, unit) for name, rate, unit in found}
+        rates = [*rates[: 1 + (self.phase.batch > 1)], ("MFU", 100 * self.mfu, "%"), ("MBU", 100 * self.mbu, "%")]
+        return {
+            **{name: (each, each * slower if slower else None, "s") for name, each in times.items() if each is not None},
+            **{name: (rate, rate / slower if slower else None, unit) for name, rate, unit in rates},
+        }
 
     def _spans(self, *, short: bool) -> dict[str, str]:
         """Times and rates as text, at best and realistic: "5.79 ms at best, 7.46 ms realistic", or short "5.79 … 7.46 ms"."""
         found = {}
-        for name, best, usual, unit, digits in [
-            *((name, *pair, "s", 4) for name, pair in self._times().items()),
-            *((name, *each, 3) for name, each in self._rates().items()),
-        ]:
+        for name, (best, usual, unit) in self._figures().items():
 
-            def shown(x: float, unit: str = unit, digits: int = digits) -> str:
+            def shown(x: float, unit: str = unit, digits: int = 4 if unit == "s" else 3) -> str:
                 return f"{fmt_number(x)} %" if unit == "%" else fmt_si(x, unit, digits)
 
             if usual is None:
@@ -266,15 +261,14 @@ class ModelPrediction(OfModel):
 
     def record(self) -> dict[str, Any]:
         shown = Expected.record(self)
-        phase = {"phase": self.phase.name, **{name: x for name, x in self.phase.to_dict().items() if name != "phase"}}
         return {
-            "machine": self.machine, "what": shown.pop("what"), **phase, **values_of(self.options, "tp ep"), **shown,
+            "machine": self.machine, "what": shown.pop("what"), **self.phase.to_dict(), **values_of(self.options, "tp ep"), **shown,
             **values_of(self, "realistic_s ttft_s tpot_s tokens_per_s mfu mbu"), **self.memory.record(),
         }  # fmt: skip
 
     def remarks(self) -> list[str]:
         """The definitions of its rates, the contents counted, and the assumptions."""
-        defined = [f"{name}: {text}." for name, text in DEFINITIONS.items() if name in self._times()]
+        defined = [f"{name}: {text}." for name, text in DEFINITIONS.items() if name in self._figures()]
         return [*defined, *self.counted, *(f"note: {note}" for note in self.notes)]
 
     def _notes(self) -> list[str]:

@@ -153,9 +153,8 @@ class ServingPrediction(OfModel):
         return ("", "at best", "realistic"), [(name, value, usual[name]) for name, value in own.items()]
 
     def record(self) -> dict[str, Any]:
-        fields = {name: x for name, x in self.phase.to_dict().items() if name != "phase"}
         return {
-            **values_of(self, "machine what"), "phase": self.phase.name, **fields, **values_of(self.options, "tp ep"),
+            **values_of(self, "machine what"), **self.phase.to_dict(), **values_of(self.options, "tp ep"),
             **values_of(self, "ttft_s tpot_s"), "request_s": self.time_s,
             **values_of(self, "requests_per_s output_tokens_per_s input_tokens_per_s cost_per_million_output_tokens"),
             **values_of(self, "cost_per_million_tokens mfu mbu bound"), **self.memory.record(),
