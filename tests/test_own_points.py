@@ -53,7 +53,7 @@ test_bad_points_are_named = refused(
     ([("mine", 8, 1, "bf17")], "dtype must be one of"),
     ([{"name": "mine", "rate": 1}], "lacks flops_per_byte"),
     ({"mine": 8}, "must be FLOP/byte and FLOP/s"),
-    ("nowhere.csv", "nowhere.csv: cannot be read"),
+    ("nowhere.csv", "cannot read file of points nowhere.csv: No such file"),
 )
 
 

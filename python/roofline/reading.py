@@ -24,7 +24,8 @@ SCHEMA_VERSION = 4
 # What is read of each kind of file, in bytes. A thorough machine file takes 2 MB, a line of a results file 4 kB, a config.json a
 # few thousand bytes, a datasheet 10 kB.
 MACHINE, RESULTS, CONFIG, HARDWARE, LOG = "machine file", "results file", "configuration", "hardware file", "log"
-LIMITS: Mapping[str, int] = {MACHINE: 64 * MIB, RESULTS: GIB, CONFIG: 4 * MIB, HARDWARE: MIB, LOG: GIB}
+POINTS = "file of points"
+LIMITS: Mapping[str, int] = {MACHINE: 64 * MIB, RESULTS: GIB, CONFIG: 4 * MIB, HARDWARE: MIB, LOG: GIB, POINTS: 64 * MIB}
 CHUNK_BYTES = MIB
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 from ..dtypes import DTYPES
 from ..errors import Error, require_one_of
+from ..reading import POINTS, from_json, read_text
 from ..units import parse_si
 
 # Names of columns: ours first.
@@ -61,15 +61,9 @@ def own_points(given: Points | None) -> list[OwnPoint]:
 
 
 def _read(path: Path) -> list[OwnPoint]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Error(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    text = read_text(path, POINTS, "utf-8-sig")
     if path.suffix.lower() == ".json":
-        try:
-            records = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise Error(f"{path}: not valid JSON: {error!s:.200}") from error
+        records = from_json(text, where=str(path))
         if isinstance(records, dict):
             records = records.get("points", records)
         if isinstance(records, dict):

@@ -13,7 +13,6 @@ from .. import style
 from ..asked import Measured, Size, checked, results_of, work_of
 from ..charts import DIRECT, Chart, Line
 from ..figure import Look, Panels, picture
-from ..panels import Point
 from ..roofs import machine_notes
 
 SIZES = tuple(1 << k for k in range(12, 31, 2))
@@ -57,24 +56,21 @@ def collectives(
     link = None if on is None else on.link()
     for index, (name, problem) in enumerate(problems.items()):
         colour, marker, _ = style.series(index)
-        seen = sorted(groups.get(name, []))
-        points: list[Point] = [(moved, received / time_s) for moved, received, time_s in seen]
+        found = {"measured": sorted(groups.get(name, []))}
         many = len(problems) > DIRECT // 2
-        if points:
-            lines.append(Line(label=name, points=points, colour=colour, marker=marker, write="" if many else "end", key=many))
-            rows += [{"element": "point", "label": name, "of": "measured", "size_bytes": moved, "link_bytes": received, "time_s": t,
-                      "link_bytes_per_s": received / t} for moved, received, t in seen]  # fmt: skip
         if link is not None:
-            sizes = sorted({moved for moved, _, _ in seen}) or checked("size", size)
+            sizes = sorted({moved for moved, _, _ in found["measured"]}) or checked("size", size)
             each = float(size_bytes((1,), str(problem.to_dict().get("dtype", "bf16"))))
-            expected = []
-            for moved in sizes:
-                received = problem.replace(elements=max(int(moved / each), 1)).link_bytes()
-                expected.append((float(moved), received, link_latency_s + received / link.value))
-            lines.append(Line(label=f"{name}, expected", points=[(m, b / t) for m, b, t in expected if b], colour=colour,
-                              marker=marker, hollow=True, dashes=style.DASHED, write="" if many else "end", key=many))  # fmt: skip
-            rows += [{"element": "point", "label": name, "of": "model", "size_bytes": moved, "link_bytes": b, "time_s": t,
-                      "link_bytes_per_s": b / t} for moved, b, t in expected]  # fmt: skip
+            sent = [(float(moved), problem.replace(elements=max(int(moved / each), 1)).link_bytes()) for moved in sizes]
+            found["model"] = [(moved, received, link_latency_s + received / link.value) for moved, received in sent]
+        for of, points in found.items():
+            model = of == "model"
+            rows += [{"element": "point", "label": name, "of": of, "size_bytes": moved, "link_bytes": received, "time_s": t,
+                      "link_bytes_per_s": received / t} for moved, received, t in points]  # fmt: skip
+            if points:
+                lines.append(Line(label=f"{name}, expected" if model else name, colour=colour, marker=marker, hollow=model,
+                                  points=[(moved, received / t) for moved, received, t in points if received], key=many,
+                                  dashes=style.DASHED if model else "-", write="" if many else "end"))  # fmt: skip
     ends = [x for line in lines for x, _ in line.points]
     if link is not None:
         lines.append(Line(label=f"{link.label}", points=[(min(ends), link.value), (max(ends), link.value)], colour="muted",

@@ -12,9 +12,9 @@ from ...errors import Error
 from ...machine import EmpiricalRoofline, Fit, Given, Machine, bars_name, fmt_p, machine_of
 from ...units import fmt_number, fmt_percent, fmt_si, si_prefix
 from .. import style
-from ..charts import Chart, Dot, Line
+from ..charts import Dot, Line
 from ..figure import Look, Panels, picture
-from ..roofs import INTENSITY, Roof, machine_line, roofs_chart
+from ..roofs import Roof, machine_line, roofs_chart
 
 THROTTLED = 0.97  # of the reference clock: below it the curve at the clock of each point is drawn too
 CURVE = 160  # points of a fitted curve
@@ -189,12 +189,6 @@ def empirical(
     notes = [machine_line(machine), explained, *(_stated(e, fit) for e, fit in pairs if fit), *said, *others]
     chart = roofs_chart(f"Measured roofline of {machine.name}, {sweeps[0].dtype}", _roofs(machine, sweeps), dots, paths=paths,
                         notes=notes, more=[row for e, fit in pairs for row in _rows(e, fit)])  # fmt: skip
-    yield Chart(
-        title=chart.title, x_label=INTENSITY, y_label=chart.y_label, y_unit=chart.y_unit, lines=chart.lines, dots=dots,
-        x_limits=_x_limits(sweeps), y_limits=chart.y_limits, notes=notes, rows=[r for r in chart.rows if r["element"] != "dot"],
-    )  # fmt: skip
-
-
-def _x_limits(sweeps: Iterable[EmpiricalRoofline]) -> tuple[float, float]:
     xs = [p.intensity_flops_per_byte for e in sweeps for p in e.points]
-    return min(xs) / 1.6, max(xs) * 1.6
+    rows = [row for row in chart.rows if row["element"] != "dot"]
+    yield dataclasses.replace(chart, x_limits=(min(xs) / 1.6, max(xs) * 1.6), rows=rows)
