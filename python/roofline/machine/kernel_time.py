@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._repr import json_form
-from ..errors import Error
+from ..errors import Error, require_one_of
 from ..reading import Duration, Scalars, Seconds, Text, Whole, build
 
 STATUSES = ("ok", "contended")
@@ -46,8 +46,7 @@ class KernelTime:
             object.__setattr__(self, "unplanned", tuple(self.unplanned))
         if not self.samples_s:
             raise Error(f"a kernel time of {self.problem.get('operator')} {self.variant} has no samples")
-        if self.status not in STATUSES:
-            raise Error(f"the status of a kernel time must be one of {', '.join(STATUSES)}, got {self.status!r:.80}")
+        require_one_of("the status of a kernel time", self.status, STATUSES)
 
     @property
     def time_s(self) -> float:
