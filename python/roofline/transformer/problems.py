@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._repr import values_of
 from ..counts import sizes
 from ..dtypes import dtype as known_dtype
 from ..operators import (
@@ -52,12 +53,12 @@ def _width(name: str) -> float:
     return float(known_dtype(name).bits)
 
 
-def plain_product(config: TransformerConfig, rows: int, inner: int, columns: int) -> Operator:
-    """[rows, inner] x [inner, columns] with weights in the model's dtype, whatever the quantization."""
+def plain_product(config: TransformerConfig, rows: int, inner: int, columns: int, out_dtype: str = "") -> Operator:
+    """[rows, inner] x [inner, columns] with weights in the model's dtype, whatever the quantization; out_dtype: "" for its own."""
     c = config
     return QuantizedMatmul(
         rows=rows, columns=columns, inner=inner, weight_bits=_width(c.weights), group_size=0, scale_bits=0, dtype=c.activations,
-        out_dtype=c.activations,
+        out_dtype=out_dtype or c.activations,
     )  # fmt: skip
 
 
@@ -98,26 +99,21 @@ def experts(config: TransformerConfig, tokens: int, d_ff: int, ranks: int) -> Gr
 
 def top_k(config: TransformerConfig, tokens: int) -> Operator:
     c = config
-    if c.router == "sigmoid":
-        return TopkSigmoid(
-            tokens=tokens, experts=c.experts, experts_per_token=c.experts_per_token, biased=c.router_bias, dtype=c.activations
-        )
-    return TopkSoftmax(tokens=tokens, experts=c.experts, experts_per_token=c.experts_per_token, dtype=c.activations)
+    both: dict[str, Any] = {"tokens": tokens, "dtype": c.activations, **values_of(c, "experts experts_per_token")}
+    return TopkSigmoid(**both, biased=c.router_bias) if c.router == "sigmoid" else TopkSoftmax(**both)
 
 
 def attention(config: TransformerConfig, heads: int, kv_heads: int, segment: Segment, window: int) -> Operator:
     """window: 0 for all keys."""
     c, s = config, segment
     inside = window if window and s.longer_than(window) else 0
+    both: dict[str, Any] = {
+        "batch": s.batch, "heads": heads, "kv_heads": kv_heads, "seq_q": s.seq_q, "seq_kv": s.seq_kv, "head_dim": c.head_dim,
+        "dtype": c.activations,
+    }  # fmt: skip
     if not inside and not c.sinks and c.kv == c.activations:
-        return Attention(
-            batch=s.batch, heads=heads, kv_heads=kv_heads, seq_q=s.seq_q, seq_kv=s.seq_kv, head_dim=c.head_dim, causal=True,
-            dtype=c.activations,
-        )  # fmt: skip
-    return CachedAttention(
-        batch=s.batch, heads=heads, kv_heads=kv_heads, seq_q=s.seq_q, seq_kv=s.seq_kv, head_dim=c.head_dim, window=inside,
-        sinks=c.sinks, dtype=c.activations, kv_dtype=c.kv,
-    )  # fmt: skip
+        return Attention(**both, causal=True)
+    return CachedAttention(**both, window=inside, sinks=c.sinks, kv_dtype=c.kv)
 
 
 def mla_decode(config: TransformerConfig, heads: int, segment: Segment) -> Operator:

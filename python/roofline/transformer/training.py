@@ -10,12 +10,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from .._repr import values_of
 from ..errors import Error
 from ..operators import Adam, Attention, AttentionBackward, LmHead, QuantizedMatmul, Softmax
 from .config import TransformerConfig
 from .layers import Call, layer_calls, step_calls
 from .parameters import total_parameters
 from .phases import Training
+from .problems import plain_product
 from .ranks import Ranks
 
 ONCE_BACK = ("rope", "embedding", "all-reduce")  # calls whose backward pass costs what the forward pass does
@@ -33,20 +35,11 @@ def _backward(config: TransformerConfig, phase: Training, call: Call) -> Iterato
     c, p = config, call.problem
     if sizes := _product_sizes(call):
         rows, inner, columns = sizes
-
-        def product(rows: int, inner: int, columns: int, out: str) -> QuantizedMatmul:
-            bits = 32.0 if c.weights == "fp32" else 16.0
-            return QuantizedMatmul(
-                rows=rows, inner=inner, columns=columns, weight_bits=bits, group_size=0, scale_bits=0, dtype=c.activations,
-                out_dtype=out,
-            )  # fmt: skip
-
-        yield dataclasses.replace(call, name=f"{call.name}, dx", problem=product(rows, columns, inner, c.activations))
-        yield dataclasses.replace(call, name=f"{call.name}, dw", problem=product(inner, rows, columns, phase.gradients), weights=())
+        yield dataclasses.replace(call, name=f"{call.name}, dx", problem=plain_product(c, rows, columns, inner))
+        of_weights = plain_product(c, inner, rows, columns, phase.gradients)
+        yield dataclasses.replace(call, name=f"{call.name}, dw", problem=of_weights, weights=())
     elif isinstance(p, Attention):
-        back = AttentionBackward(
-            batch=p.batch, heads=p.heads, kv_heads=p.kv_heads, seq_q=p.seq_q, seq_kv=p.seq_kv, head_dim=p.head_dim, dtype=p.dtype
-        )
+        back = AttentionBackward(**values_of(p, "batch heads kv_heads seq_q seq_kv head_dim dtype"))
         yield dataclasses.replace(call, name="attention, backward", problem=back, variant="", cached=())
     elif call.name in ONCE_BACK:
         yield dataclasses.replace(call, name=f"{call.name}, backward")
