@@ -217,12 +217,12 @@ class Attention(Masked):
         "naive": _Naive(
             summary="three passes, all scores written to memory and read back twice",
             dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
-            wakes=3,
+            launched=3,
         ),
         "library": _Library(
             summary="three passes with cuBLASLt's products; fp32 scores and probabilities of all pairs, masked ones too, in memory",
             dtypes={"cuda": ("fp32", "fp16", "bf16")},
-            wakes=3,
+            launched=3,
         ),
         "tiled": Tiled(
             summary="one pass, blocks of scores and a running softmax stay on the chip",

@@ -70,7 +70,7 @@ class AttentionBackward(Masked):
         "tiled": _Tiled(
             summary="blocks of keys meet all queries; scores computed again once, parts of dq added up at the end",
             dtypes={"cpu": FLOATS},
-            wakes=3,
+            launched=3,
         ),
     }
 

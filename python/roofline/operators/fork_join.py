@@ -33,7 +33,7 @@ class ForkJoin(Moved):
         "call": Variant(
             summary="an empty call of the launch alone, no thread woken; the host's cost of a launch",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32",)},
-            wakes=0,
+            launched=0,
         ),
         "synchronised": _Launches(summary="an empty launch, waited for, by the host's clock", dtypes={"cuda": ("fp32",)}),
         "graph": _Launches(summary="empty launches as the nodes of one graph, replayed", dtypes={"cuda": ("fp32",)}),

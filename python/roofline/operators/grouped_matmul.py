@@ -141,7 +141,7 @@ class GroupedMatmul(Operator):
             summary="our own products for all experts, on a GPU by mma.sync: rows taken from x by token (CPU: gathered in fp32), "
             "up, gate and activation together, then down; results added up by token; routed anew in each launch",
             dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
-            wakes=4,
+            launched=4,
         ),
     }
 

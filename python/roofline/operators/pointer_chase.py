@@ -36,7 +36,7 @@ class PointerChase(Moved):
     mix = "read"
     allowed = {"pages": ("huge", "small"), "dtype": ("int32",)}
     variants = {
-        "dependent": Variant(summary="one thread, one load in flight", dtypes={"cpu": ("int32",), "cuda": ("int32",)}, wakes=0),
+        "dependent": Variant(summary="one thread, one load in flight", dtypes={"cpu": ("int32",), "cuda": ("int32",)}, launched=0),
     }
 
     def check(self) -> None:

@@ -29,7 +29,7 @@ class Variant:
     dtypes: Mapping[str, tuple[str, ...]]  # backend -> dtypes
     own_products: bool = False  # no library computes them: small and narrow ones are no slower for that
     shared_sums: bool = False  # on a GPU the fastest of a library's kernels runs, among them those whose blocks share a sum
-    wakes: int = 1  # the device's threads so often, where that is the same for every problem: see `launches`
+    launched: int = 1  # what `launches` says where that is the same for every problem
     asked: bool = False  # runs where it is asked for alone: no one's default
 
     def traffic(self, problem: Any, plan: Facts) -> dict[str, int]:
@@ -50,8 +50,8 @@ class Variant:
         return {}
 
     def launches(self, problem: Any, plan: Facts) -> int:
-        """How often it wakes the device's threads, one after the other."""
-        return self.wakes
+        """How many launches a run is, one after the other: of a CPU, how often its threads are woken."""
+        return self.launched
 
     def pieces(self, problem: Any) -> Any:
         """In how many pieces a CPU's threads share the work, about; 0 where there always are more than threads. 1 wakes none."""
