@@ -84,10 +84,11 @@ ROOFLINE_INLINE void fetch_row(const char* c) {
 }
 
 // sums[Rows][Halves] of a[Rows][n] b[n][Halves kLanes], while memory is fetched: a line every Apart bytes, `ahead` bytes further
-// in b; where Apart is 0, `ahead` bytes at `next` every four steps, and every eight a row of c, which is written later. All rows
-// at once would fill the queue of what the first cache misses, and unfetched ones hold up the stores. What is Later bytes behind
-// `next` goes to the second cache, and no row of a is fetched then. Few rows add up in several phases: a multiply-add waits four
-// cycles for the one before. Three and four rows of wide strips have one, as memory takes longer than they wait.
+// in b; where Apart is 0, `ahead` bytes at `next` every four steps, and every eight, or every four of few, a row of c, which is
+// written later. All rows at once would fill the queue of what the first cache misses, and unfetched ones hold up the stores.
+// What is Later bytes behind `next` goes to the second cache, and no row of a is fetched then. Few rows add up in several
+// phases: a multiply-add waits four cycles for the one before. Three and four rows of wide strips have one, as memory takes
+// longer than they wait.
 template <class B, int Apart, Index Later = 0, bool ToL1 = false, int Rows, int Halves, class A>
 ROOFLINE_INLINE void multiply(const A& a, const Source<B>& b, Index n, Vec (&sums)[Rows][Halves], Index ahead = 0,
                               const char* next = nullptr, const char* c = nullptr, Index c_row_bytes = 0) {
@@ -116,6 +117,7 @@ ROOFLINE_INLINE void multiply(const A& a, const Source<B>& b, Index n, Vec (&sum
   };
   Index k = 0;
   const char* const end = c + Rows * c_row_bytes;
+  const Index between = n < 8 * Rows ? 3 : 7;
   for (; k + 4 <= n; k += 4) {
     if (Apart == 0 && Later == 0) A::template fetch<Rows>(a, k);
     if (Apart == 0)
@@ -123,7 +125,7 @@ ROOFLINE_INLINE void multiply(const A& a, const Source<B>& b, Index n, Vec (&sum
         __builtin_prefetch(next);
         if (Later > 0) __builtin_prefetch(next + Later, 0, 2);
       }
-    if (Apart == 0 && k % 8 == 0 && c < end) {
+    if (Apart == 0 && (k & between) == 0 && c < end) {
       fetch_row(c);
       c += c_row_bytes;
     }

@@ -254,6 +254,8 @@ void block(const Part& part) {
   Number* const wide = part.workspace;  // [inner_block, kWidth], where b is no fp32
   Number* const packed = wide + (B::kWide ? 0 : part.inner_block * kWidth);
   const Later *later = part.later, *const all_later = later + GemmPart::kLater;
+  Index later_bytes = 0;
+  for (const Later& one : part.later) later_bytes += one.bytes;
   Index ahead = 0;  // bytes of it that are on their way
   for (Index k = 0; k < part.inner; k += part.inner_block) {
     const Index n = least(part.inner_block, part.inner - k);
@@ -269,13 +271,14 @@ void block(const Part& part) {
       const int columns = static_cast<int>(least(kWidth, part.columns - s * kWidth));
       // Every four steps of a tile fetch two lines of it, or more where so few tiles share them: evenly, as memory gives them.
       const Index together = part.lies ? rows_at_once(part) : kTileRows, tiles = (part.rows + together - 1) / together;
-      const Index each = most(128, (4 * next_bytes / (n * tiles) + 63) / 64 * 64);
+      const auto every_four = [&](Index all) { return most(128, (4 * all / (n * tiles) + 63) / 64 * 64); };
+      const Index each = every_four(next_bytes), later_each = every_four(later_bytes * n / part.inner / (part.last - part.first));
       Index fetched = 0;
       in_tiles(part.rows, [&](Index row, Index rows) {
         // Then what later parts read.
         while (later != all_later && ahead >= later->bytes) ++later, ahead = 0;
         const bool own = fetched < next_bytes, others = later != all_later;
-        const Index fetch = own ? each : others ? 128 : 0;
+        const Index fetch = own ? each : others ? later_each : 0;
         const char* const from_next = own ? next + fetched : others ? later->from + ahead : nullptr;
         (own ? fetched : ahead) += n / 4 * fetch;
         char* const to = last ? static_cast<char*>(part.to) + (row * part.to_stride + s * kWidth) * 2 : nullptr;
