@@ -86,7 +86,8 @@ Choice<AttentionTiledKernels> choose_tiled(DType dtype, Element queries, Cached:
 // weights as two thirds of L1 hold, unless those are fewer than 128: then weights pass through L1, and long blocks cost less.
 std::int64_t kv_block_of(const AttentionTask& task, const AttentionTiledKernels& table, const Device& device);
 
-// What all blocks of queries share: how `table` reads keys and values; and besides, of one KV head of batch x kv_heads, which.
+// common_block: what all blocks of queries share, and how `table` reads keys and values. block_of: the same with the keys and
+// values of one KV head, of batch x kv_heads.
 AttentionBlock common_block(const AttentionTask& task, const AttentionTiledKernels& table, Cached::Element cache,
                             std::int64_t kv_block);
 AttentionBlock block_of(const AttentionBlock& common, const AttentionTask& task, std::int64_t head);

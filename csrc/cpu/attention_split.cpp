@@ -157,15 +157,14 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, in_lanes ? 2 : 8, device);
   const std::int64_t whole_rows = Kernels::whole(most_rows);
   const std::int64_t query_numbers = (whole_rows * key_dim + 15) / 16 * 16;  // what follows is aligned
-  const bool key_panel = lanes_table->gathers_keys(cache, key_dim, rope_dim, pages);
-  const bool value_panel = lanes_table->gathers_values(cache, head_dim, pages);
   // Ranges of keys are whole steps, and as long as one another; so are the blocks of a range.
   const std::int64_t step = in_lanes ? 2 * lanes_table->tile_rows : Kernels::kStep;
   const std::int64_t most_block = std::min<std::int64_t>(kv_block_of(task, *lanes_table, device), Kernels::kStep);
   const std::int64_t range = parts_of(parts_of(task.keys, step), parts) * step;
   const std::int64_t kv_block = parts_of(parts_of(range, parts_of(range, most_block)), step) * step;
+  const AttentionBlock common = common_block(task, *lanes_table, cache, kv_block);
   const std::int64_t numbers =
-      in_lanes ? lanes_table->workspace_words(together, kv_block, key_dim, head_dim, key_panel, value_panel)
+      in_lanes ? lanes_table->workspace_words(together, kv_block, key_dim, head_dim, common.key_panel, common.value_panel)
                : Kernels::workspace_numbers(most_rows, key_dim);
   const std::int64_t thread_bytes = whole_pages((query_numbers + numbers) * kBytes);
   const std::int64_t part_numbers = (whole_rows * (head_dim + 2) + 15) / 16 * 16;  // out, top, sum: whole cache lines
@@ -182,7 +181,6 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   bound.plan.set("parts", parts);
   bound.plan.set("parts_bytes", parts_bytes);
   bound.plan.set("workspace_bytes", workspace_bytes);
-  const AttentionBlock common = common_block(task, *lanes_table, cache, kv_block);
   const auto run = [=, table = table, lanes_table = lanes_table](Queue& queue, const Reading& reading) {
     pool(queue).for_each(heads * parts * chunks, [&](int worker, std::int64_t item) {
       const std::int64_t chunk = item % chunks, part = item / chunks % parts, head = item / chunks / parts;  // of batch x kv_heads

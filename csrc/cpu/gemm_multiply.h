@@ -117,7 +117,7 @@ ROOFLINE_INLINE void multiply(const A& a, const Source<B>& b, Index n, Vec (&sum
   };
   Index k = 0;
   const char* const end = c + Rows * c_row_bytes;
-  const Index between = n < 8 * Rows ? 3 : 7;
+  const Index mask = n < 8 * Rows ? 3 : 7;  // of the steps from a row of c to the next
   for (; k + 4 <= n; k += 4) {
     if (Apart == 0 && Later == 0) A::template fetch<Rows>(a, k);
     if (Apart == 0)
@@ -125,7 +125,7 @@ ROOFLINE_INLINE void multiply(const A& a, const Source<B>& b, Index n, Vec (&sum
         __builtin_prefetch(next);
         if (Later > 0) __builtin_prefetch(next + Later, 0, 2);
       }
-    if (Apart == 0 && (k & between) == 0 && c < end) {
+    if (Apart == 0 && (k & mask) == 0 && c < end) {
       fetch_row(c);
       c += c_row_bytes;
     }

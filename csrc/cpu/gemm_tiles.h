@@ -262,6 +262,10 @@ void block(const Part& part) {
     const bool last = part.to && k + n == part.inner;
     const Number* const panels = part.panels ? part.panels + k * part.rows : packed;
     if (!part.panels && !part.lies) pack_panels<typename B::Sum>(part, k, n, packed);
+    // Every four steps of a tile fetch two lines of what follows, or more where few tiles share it: evenly, as memory gives them.
+    const Index together = part.lies ? rows_at_once(part) : kTileRows, tiles = (part.rows + together - 1) / together;
+    const auto every_four = [&](Index all) { return most(128, (4 * all / (n * tiles) + 63) / 64 * 64); };
+    const Index later_each = every_four(later_bytes * n / part.inner / (part.last - part.first));
     for (Index s = part.first; s < part.last; ++s) {
       const char* const strip = b + s * bytes;
       // What follows: the block of the next strip, or the next block of the first.
@@ -269,10 +273,7 @@ void block(const Part& part) {
       const Index from = Strips::at(part, k), after = Strips::at(part, k + n), next_bytes = over && k + n == part.inner ? 0 : after - from;
       const char* const next = over ? b + part.first * bytes + after : strip + bytes + from;
       const int columns = static_cast<int>(least(kWidth, part.columns - s * kWidth));
-      // Every four steps of a tile fetch two lines of it, or more where so few tiles share them: evenly, as memory gives them.
-      const Index together = part.lies ? rows_at_once(part) : kTileRows, tiles = (part.rows + together - 1) / together;
-      const auto every_four = [&](Index all) { return most(128, (4 * all / (n * tiles) + 63) / 64 * 64); };
-      const Index each = every_four(next_bytes), later_each = every_four(later_bytes * n / part.inner / (part.last - part.first));
+      const Index each = every_four(next_bytes);
       Index fetched = 0;
       in_tiles(part.rows, [&](Index row, Index rows) {
         // Then what later parts read.

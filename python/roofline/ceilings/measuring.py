@@ -368,7 +368,7 @@ def measure_machine(
         roofs = [item for item in run.plan if item[0] in todo and item[0] in run.ceilings and item[2].rank == ROOFS]
         if roofs and not late() and in_another_state(opened, run.machine(), rules):
             run.measure_again(roofs, "the main roofs moved", shown, late)
-        # Before the kernels: each is held against its parts at the ceilings of then, so that a later one would not fit.
+        # Before the kernels, whose parts are worked out from these ceilings: one that is measured later would not match them.
         for again in range(1, rules.tries):
             disturbed = [item for item in run.plan if item[0] in run.ceilings and run.ceilings[item[0]].status == "contended"]
             if not disturbed or late():
