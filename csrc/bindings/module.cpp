@@ -113,153 +113,147 @@ py::list described(const std::vector<KernelEntry>& kernels) {
   return all;
 }
 
-class Device {
- public:
-  Device(const std::string& name, int threads) : backend_(open_device(name, threads)) {}
+using Device = std::shared_ptr<Backend>;
 
-  std::shared_ptr<Backend> backend() const { return backend_; }
+py::list kernels_here(const Backend& device) {
+  py::list all = described(device.kernels());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i]["missing"] = device.lacks(device.kernels()[i].needs);
+  return all;
+}
 
-  py::list kernels() const {
-    py::list all = described(backend_->kernels());
-    for (std::size_t i = 0; i < all.size(); ++i) all[i]["missing"] = backend_->lacks(backend_->kernels()[i].needs);
-    return all;
+std::shared_ptr<BoundKernel> bind_kernel(const Device& device, const std::string& op, const std::string& variant,
+                                         const std::string& dtype, const std::vector<TensorArgument>& tensors,
+                                         const std::map<std::string, Value>& values) {
+  const DType type = dtype_named(dtype);
+  Arguments arguments(op, type);
+  auto result = std::make_shared<BoundKernel>();
+  result->backend = device;
+  for (const auto& [name, memory, offset, tensor_dtype, shape, strides, role] : tensors) {
+    Tensor tensor{name, nullptr, dtype_named(tensor_dtype), shape, strides, role_named(role)};
+    if (!memory) throw Error("bind: the memory of " + name + " is None");
+    tensor.data = memory->at(offset, tensor.size_bytes());
+    arguments.add(tensor);
+    result->memory.push_back(memory);
   }
-
-  std::shared_ptr<BoundKernel> bind(const std::string& op, const std::string& variant, const std::string& dtype,
-                                    const std::vector<TensorArgument>& tensors, const std::map<std::string, Value>& values) {
-    const DType type = dtype_named(dtype);
-    Arguments arguments(op, type);
-    auto result = std::make_shared<BoundKernel>();
-    result->backend = backend_;
-    for (const auto& [name, memory, offset, tensor_dtype, shape, strides, role] : tensors) {
-      Tensor tensor{name, nullptr, dtype_named(tensor_dtype), shape, strides, role_named(role)};
-      if (!memory) throw Error("bind: the memory of " + name + " is None");
-      tensor.data = memory->at(offset, tensor.size_bytes());
-      arguments.add(tensor);
-      result->memory.push_back(memory);
+  for (const auto& [name, value] : values) arguments.add(name, value);
+  std::string variants;
+  for (const KernelEntry& kernel : device->kernels()) {
+    if (kernel.op != op) continue;
+    if (kernel.variant != variant || kernel.dtype != type) {
+      variants += (variants.empty() ? "" : ", ") + kernel.variant + " " + name(kernel.dtype);
+      continue;
     }
-    for (const auto& [name, value] : values) arguments.add(name, value);
-    std::string variants;
-    for (const KernelEntry& kernel : backend_->kernels()) {
-      if (kernel.op != op) continue;
-      if (kernel.variant != variant || kernel.dtype != type) {
-        variants += (variants.empty() ? "" : ", ") + kernel.variant + " " + name(kernel.dtype);
-        continue;
-      }
-      if (const std::string reason = backend_->lacks(kernel.needs); !reason.empty())
-        throw Unsupported(op + " " + variant + " " + dtype + ": " + reason);
-      const Working working(*backend_);
-      result->name = op + " " + variant + " " + dtype;
-      const Range range(*backend_, "bind " + result->name);
-      result->bound = kernel.bind(arguments, *backend_);
-      return result;
-    }
-    throw Unsupported(op + ": no " + variant + " kernel for " + dtype + " on " + backend_->name() +
-                      (variants.empty() ? "; there is none of this operator" : "; there are " + variants));
-  }
-
-  std::shared_ptr<BoundKernel> callable(py::function function, std::optional<std::uintptr_t> stream) {
-    auto result = std::make_shared<BoundKernel>();
-    result->backend = backend_;
-    result->name = "a callable";
-    result->callable = true;
-    result->bound.host_timed = !stream;  // it enqueues on streams of its own, and may wait
-    if (stream) result->stream = std::make_shared<ForeignStream>(ForeignStream{*stream});
-    result->bound.steps.push_back({"call", [held = shared(std::move(function))](Queue&) {
-      const Turn::Callable callable(measuring());
-      py::gil_scoped_acquire gil;
-      (*held)();
-    }});
+    if (const std::string reason = device->lacks(kernel.needs); !reason.empty())
+      throw Unsupported(op + " " + variant + " " + dtype + ": " + reason);
+    const Working working(*device);
+    result->name = op + " " + variant + " " + dtype;
+    const Range range(*device, "bind " + result->name);
+    result->bound = kernel.bind(arguments, *device);
     return result;
   }
+  throw Unsupported(op + ": no " + variant + " kernel for " + dtype + " on " + device->name() +
+                    (variants.empty() ? "; there is none of this operator" : "; there are " + variants));
+}
 
-  static Policy policy(const py::dict& given) {
-    const auto setting = [&](const char* name) {
-      if (!given.contains(name)) throw Error(std::string("sampling policy: it lacks ") + name);
-      return given[name];
-    };
-    const auto number = [&](const char* name) { return py::cast<double>(setting(name)); };
-    return {.warmup_min_s = number("warmup_min_s"), .warmup_max_s = number("warmup_max_s"), .batch_s = number("batch_s"),
-            .min_samples = py::cast<int>(setting("min_samples")), .min_s = number("min_s"), .max_s = number("max_s"),
-            .noise = number("noise"), .bracket_s = number("bracket_s"), .tries = py::cast<int>(setting("tries"))};
+std::shared_ptr<BoundKernel> bind_callable(const Device& device, py::function function, std::optional<std::uintptr_t> stream) {
+  auto result = std::make_shared<BoundKernel>();
+  result->backend = device;
+  result->name = "a callable";
+  result->callable = true;
+  result->bound.host_timed = !stream;  // it enqueues on streams of its own, and may wait
+  if (stream) result->stream = std::make_shared<ForeignStream>(ForeignStream{*stream});
+  result->bound.steps.push_back({"call", [held = shared(std::move(function))](Queue&) {
+    const Turn::Callable callable(measuring());
+    py::gil_scoped_acquire gil;
+    (*held)();
+  }});
+  return result;
+}
+
+Policy policy_of(const py::dict& given) {
+  const auto setting = [&](const char* name) {
+    if (!given.contains(name)) throw Error(std::string("sampling policy: it lacks ") + name);
+    return given[name];
+  };
+  const auto number = [&](const char* name) { return py::cast<double>(setting(name)); };
+  return {.warmup_min_s = number("warmup_min_s"), .warmup_max_s = number("warmup_max_s"), .batch_s = number("batch_s"),
+          .min_samples = py::cast<int>(setting("min_samples")), .min_s = number("min_s"), .max_s = number("max_s"),
+          .noise = number("noise"), .bracket_s = number("bracket_s"), .tries = py::cast<int>(setting("tries"))};
+}
+
+using Sets = std::vector<std::shared_ptr<BoundKernel>>;  // of buffers
+
+Target target_of(const Sets& sets, int step, bool flush_each) {
+  Target target;
+  target.flush_each = flush_each;
+  for (const auto& set : sets) {
+    if (!set) throw Error("sampling: a set of buffers is None; it must be a bound kernel");
+    target.sets.push_back(set->launches(step));
+    target.memory.push_back(set->bound.memory);
+    target.entries = std::max(target.entries, set->entries(step));
+    target.callable = target.callable || set->callable;
+    target.host_timed = target.host_timed || set->bound.host_timed;
+    target.stream = set->stream;
+    target.clock = set->bound.clock;
+    target.name = set->name;
   }
+  return target;
+}
 
-  static Target target(const std::vector<std::shared_ptr<BoundKernel>>& sets, int step, bool flush_each) {
-    Target target;
-    target.flush_each = flush_each;
-    for (const auto& set : sets) {
-      if (!set) throw Error("sampling: a set of buffers is None; it must be a bound kernel");
-      target.sets.push_back(set->launches(step));
-      target.memory.push_back(set->bound.memory);
-      target.entries = std::max(target.entries, set->entries(step));
-      target.callable = target.callable || set->callable;
-      target.host_timed = target.host_timed || set->bound.host_timed;
-      target.stream = set->stream;
-      target.clock = set->bound.clock;
-      target.name = set->name;
-    }
-    return target;
+py::dict to_python(const Sampled& result, bool callable) {
+  return py::dict("samples_s"_a = to_array(result.samples_s), "launches_per_sample"_a = result.launches_per_sample,
+                  "warmup_s"_a = result.warmup_s, "stop_reason"_a = result.stop_reason,
+                  "contended"_a = is_contended(result.load, callable), "clock_before_hz"_a = result.clock_before_hz,
+                  "clock_after_hz"_a = result.clock_after_hz, "conditions"_a = to_python(result.load.conditions),
+                  "throttled"_a = result.load.throttled,
+                  "load"_a = py::dict("wall_s"_a = result.load.wall_s, "cpu_share"_a = result.load.cpu_share,
+                                      "run_delay_share"_a = result.load.run_delay_share,
+                                      "process_run_delay_share"_a = result.load.process_run_delay_share,
+                                      "foreign_cores"_a = result.load.foreign_cores));
+}
+
+py::dict sample_sets(Backend& device, const Sets& sets, int step, bool flush_each, const py::dict& settings) {
+  const Policy policy = policy_of(settings);
+  const Target timed = target_of(sets, step, flush_each);
+  Sampled result;
+  {
+    py::gil_scoped_release release;
+    result = sample(device, timed, policy, check_signals);
   }
+  return to_python(result, timed.callable);
+}
 
-  static py::dict sampled(const Sampled& result, bool callable) {
-    return py::dict("samples_s"_a = to_array(result.samples_s), "launches_per_sample"_a = result.launches_per_sample,
-                    "warmup_s"_a = result.warmup_s, "stop_reason"_a = result.stop_reason,
-                    "contended"_a = is_contended(result.load, callable), "clock_before_hz"_a = result.clock_before_hz,
-                    "clock_after_hz"_a = result.clock_after_hz, "conditions"_a = to_python(result.load.conditions),
-                    "throttled"_a = result.load.throttled,
-                    "load"_a = py::dict("wall_s"_a = result.load.wall_s, "cpu_share"_a = result.load.cpu_share,
-                                        "run_delay_share"_a = result.load.run_delay_share,
-                                        "process_run_delay_share"_a = result.load.process_run_delay_share,
-                                        "foreign_cores"_a = result.load.foreign_cores));
+using FreezeFunction = std::function<std::size_t(std::vector<std::vector<double>>)>;
+
+// roofs: the sets of each, and whether they are flushed.
+py::dict measure_sets(Backend& device, const Sets& sets, bool flush_each, const std::vector<std::pair<Sets, bool>>& roofs,
+                      const FreezeFunction& freeze, const py::dict& settings) {
+  const Policy policy = policy_of(settings);
+  const Target timed = target_of(sets, -1, flush_each);
+  std::vector<Target> brackets;
+  for (const auto& [roof, flushed] : roofs) brackets.push_back(target_of(roof, -1, flushed));
+  Bracketed result;
+  {
+    py::gil_scoped_release release;
+    result = sample_bracketed(device, timed, brackets, policy, [&](const std::vector<std::vector<double>>& before) {
+      py::gil_scoped_acquire gil;
+      return freeze(before);
+    }, check_signals);
   }
-
-  py::dict sample(const std::vector<std::shared_ptr<BoundKernel>>& sets, int step, bool flush_each, const py::dict& settings) {
-    const Policy rules = policy(settings);
-    const Target timed = target(sets, step, flush_each);
-    Sampled result;
-    {
-      py::gil_scoped_release release;
-      result = roofline::sample(*backend_, timed, rules, check_signals);
-    }
-    return sampled(result, timed.callable);
-  }
-
-  using FreezeFunction = std::function<std::size_t(std::vector<std::vector<double>>)>;
-
-  // roofs: the sets of each, and whether they are flushed.
-  py::dict measure(const std::vector<std::shared_ptr<BoundKernel>>& sets, bool flush_each,
-                   const std::vector<std::pair<std::vector<std::shared_ptr<BoundKernel>>, bool>>& roofs,
-                   const FreezeFunction& freeze, const py::dict& settings) {
-    const Policy rules = policy(settings);
-    const Target timed = target(sets, -1, flush_each);
-    std::vector<Target> brackets;
-    for (const auto& [roof, flushed] : roofs) brackets.push_back(target(roof, -1, flushed));
-    Bracketed result;
-    {
-      py::gil_scoped_release release;
-      result = sample_bracketed(*backend_, timed, brackets, rules, [&](const std::vector<std::vector<double>>& before) {
-        py::gil_scoped_acquire gil;
-        return freeze(before);
-      }, check_signals);
-    }
-    py::dict answer = sampled(result.sampled, timed.callable);
-    const auto arrays = [](const std::vector<std::vector<double>>& all) {
-      py::list list;
-      for (const auto& samples : all) list.append(to_array(samples));
-      return list;
-    };
-    answer["before_s"] = arrays(result.before_s);
-    answer["after_s"] = arrays(result.after_s);
-    answer["limiting"] = result.limiting;
-    answer["repeats"] = result.repeats;
-    answer["contended"] = result.contended;
-    answer["roof_moved"] = result.roof_moved;
-    return answer;
-  }
-
- private:
-  std::shared_ptr<Backend> backend_;
-};
+  py::dict answer = to_python(result.sampled, timed.callable);
+  const auto arrays = [](const std::vector<std::vector<double>>& all) {
+    py::list list;
+    for (const auto& samples : all) list.append(to_array(samples));
+    return list;
+  };
+  answer["before_s"] = arrays(result.before_s);
+  answer["after_s"] = arrays(result.after_s);
+  answer["limiting"] = result.limiting;
+  answer["repeats"] = result.repeats;
+  answer["contended"] = result.contended;
+  answer["roof_moved"] = result.roof_moved;
+  return answer;
+}
 
 py::dict describe_build() {
   namespace info = build_info;
@@ -347,38 +341,32 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       .def_property_readonly("waits", [](const BoundKernel& self) { return self.stream && self.stream->waits; })
       .def("run", &BoundKernel::run, "profiled"_a = false, "flush"_a = false);
 
-  py::class_<roofline::Device>(m, "Device", made_here)
-      .def_property_readonly("name", [](const roofline::Device& self) { return self.backend()->name(); })
-      .def_property_readonly("facts", [](const roofline::Device& self) { return to_python(self.backend()->facts()); })
-      .def("kernels", &roofline::Device::kernels)
-      .def("available_bytes", [](const roofline::Device& self) { return self.backend()->available_bytes(); })
-      .def("flush_bytes", [](const roofline::Device& self) { return self.backend()->flush_bytes(); })
-      .def("clock_hz", [](const roofline::Device& self) { return self.backend()->clock_hz(); })
-      .def_property_readonly("turn", [](const roofline::Device& self) -> Turn& { return self.backend()->turn(); },
-                             py::return_value_policy::reference_internal)
-      .def("share_last_cache", [](const roofline::Device& self, std::int64_t bytes) {
-        self.backend()->share_last_cache(bytes);
-      }, "bytes"_a)
-      .def("memory", [](const roofline::Device& self, std::int64_t size_bytes) {
-        return std::make_shared<Memory>(self.backend(), size_bytes);
-      }, "size_bytes"_a)
-      .def("borrow", [](const roofline::Device& self, std::uintptr_t address, std::int64_t size_bytes, py::object owner) {
-        return std::make_shared<Memory>(self.backend(), address, size_bytes, std::move(owner));
+  py::class_<Backend, Device>(m, "Device", made_here)
+      .def_property_readonly("name", &Backend::name)
+      .def_property_readonly("facts", [](const Backend& self) { return to_python(self.facts()); })
+      .def("kernels", &kernels_here)
+      .def("available_bytes", &Backend::available_bytes)
+      .def("flush_bytes", &Backend::flush_bytes)
+      .def("clock_hz", &Backend::clock_hz)
+      .def_property_readonly("turn", &Backend::turn, py::return_value_policy::reference_internal)
+      .def("share_last_cache", &Backend::share_last_cache, "bytes"_a)
+      .def("memory", [](const Device& self, std::int64_t size_bytes) { return std::make_shared<Memory>(self, size_bytes); },
+           "size_bytes"_a)
+      .def("borrow", [](const Device& self, std::uintptr_t address, std::int64_t size_bytes, py::object owner) {
+        return std::make_shared<Memory>(self, address, size_bytes, std::move(owner));
       }, "address"_a, "size_bytes"_a, "owner"_a)
-      .def_property_readonly("stream", [](const roofline::Device& self) { return self.backend()->stream_handle(); })
-      .def("wait_for", [](const roofline::Device& self, std::uintptr_t stream) { self.backend()->wait_for(stream); }, "stream"_a)
-      .def("signal", [](const roofline::Device& self, std::uintptr_t stream) { self.backend()->signal(stream); }, "stream"_a)
-      .def("place_of", [](const roofline::Device& self, std::uintptr_t address) {
-        return self.backend()->place_of(reinterpret_cast<const void*>(address));
+      .def_property_readonly("stream", &Backend::stream_handle)
+      .def("wait_for", &Backend::wait_for, "stream"_a)
+      .def("signal", &Backend::signal, "stream"_a)
+      .def("place_of", [](const Backend& self, std::uintptr_t address) {
+        return self.place_of(reinterpret_cast<const void*>(address));
       }, "address"_a)
-      .def("bind", &roofline::Device::bind, "operator"_a, "variant"_a, "dtype"_a, "tensors"_a, "values"_a)
-      .def("callable", &roofline::Device::callable, "function"_a, "stream"_a = py::none())
-      .def("sample", &roofline::Device::sample, "sets"_a, "step"_a = -1, "flush_each"_a = false, py::kw_only(), "policy"_a)
-      .def("measure", &roofline::Device::measure, "sets"_a, "flush_each"_a, "roofs"_a, "freeze"_a, "policy"_a);
+      .def("bind", &bind_kernel, "operator"_a, "variant"_a, "dtype"_a, "tensors"_a, "values"_a)
+      .def("callable", &bind_callable, "function"_a, "stream"_a = py::none())
+      .def("sample", &sample_sets, "sets"_a, "step"_a = -1, "flush_each"_a = false, py::kw_only(), "policy"_a)
+      .def("measure", &measure_sets, "sets"_a, "flush_each"_a, "roofs"_a, "freeze"_a, "policy"_a);
 
-  m.def(
-      "open_device", [](const std::string& name, int threads) { return std::make_unique<roofline::Device>(name, threads); },
-      "name"_a, "threads"_a = 0);
+  m.def("open_device", &open_device, "name"_a, "threads"_a = 0);
   m.def("take", [](const py::capsule& capsule) { return std::make_unique<dlpack::Taken>(capsule); }, "capsule"_a);
   m.def("list_devices", [] {
     py::list all;
