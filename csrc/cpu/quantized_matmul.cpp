@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "cpu/device.h"
 #include "cpu/kernels.h"
 #include "cpu/products.h"
+#include "cpu/quantized_prepared.h"
 #include "cpu/share.h"
 #include "cpu/tiled_gemm.h"
 
@@ -26,18 +26,11 @@ constexpr int kMostWidth = 64;
 constexpr std::int64_t kMostBesidePairs = 96;  // rows: more gain from weights that are rounded to bf16 for all of them
 constexpr std::int64_t kDigitColumns = 512;  // fewer gain less from digits of few rows than making these costs
 constexpr std::int64_t kCachedNumbers = std::int64_t{1} << 22;  // of b: 2 MiB of 4 bits
-// Numbers of a that a thread rather prepares again than wakes others, and fetches what they have written.
-constexpr std::int64_t kMadeAgain = 1024;
 
 // Rows of a that the tiles of AMX take. Fewer than kLeastInTiles run as fast without them, and with weights of 8 bits and a of 16 bits
 // fewer than kLeastOfBytes. More of bf16 than kMostInTiles run faster on weights rounded to bf16. A group that is shorter than a tile
 // leaves part of it empty, so the least number grows in proportion.
 constexpr std::int64_t kLeastInTiles = 5, kLeastOfBytes = 7, kMostInTiles = 64, kLeastGroup = 32;
-
-// The launch for which a thread has prepared its own copy of a.
-struct alignas(64) Prepared {
-  std::int64_t launch = 0;
-};
 
 // Number i of whole ones of 8 or 4 bits.
 int whole(const void* numbers, DType dtype, std::int64_t i) {
@@ -50,11 +43,11 @@ int whole(const void* numbers, DType dtype, std::int64_t i) {
 // Where what lies in packed b.
 struct Packing {
   Stored scale;  // of scales and zero points: exact for either
-  std::int64_t header_bytes, row_bytes, group_bytes, strip_bytes, strips;
+  std::int64_t width, header_bytes, row_bytes, group_bytes, strip_bytes, strips;
 };
 
 Packing packing_of(const QuantizedMatmul& problem, int width) {
-  Packing packing{};
+  Packing packing{.width = width};
   const bool whole_zero = problem.zero_dtype == DType::int8 || problem.zero_dtype == DType::int4;
   const bool wide = problem.scale_dtype == DType::fp32 || (problem.zero && !whole_zero && problem.zero_dtype == DType::fp32);
   packing.scale = stored(wide ? DType::fp32 : problem.scale_dtype, "quantized_matmul");
@@ -168,131 +161,91 @@ Streams streams_of_few_bits(const QuantizedKernels& table, Device& device) {
   });
 }
 
-Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool fixed, Isa isa, const QuantizedKernels& kernels,
-                    const GemmKernels& plain, const std::shared_ptr<void>& packed, Device& device) {
-  const QuantizedKernels* const table = &kernels;
-  const Stored type = stored(problem.dtype, "quantized_matmul"), c_type = stored(problem.out_dtype, "quantized_matmul");
+QuantizedMethod method_of(const QuantizedMatmul& problem) {
+  const auto [isa, table] = ROOFLINE_HAVE_avx512_vnni && has(Isa::avx512_vnni)
+                                ? Choice<QuantizedKernels>{Isa::avx512_vnni, &quantized_avx512_vnni}
+                                : choose<QuantizedKernels>(ROOFLINE_TABLES(quantized));
+  const bool fixed = in_fixed_point(problem, isa, *table);
+  return {isa, table, choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table, tiles_for(problem, *table),
+          fixed ? &fixed_point_of(problem, *table) : nullptr, fixed || problem.rows <= GemmKernels::kMostFewRows};
+}
+
+Bound tiled_by_groups(const QuantizedMatmul& problem, const Packing& packing, const QuantizedMethod& method, const std::shared_ptr<void>& packed,
+                      Device& device) {
+  const QuantizedKernels& table = *method.table;
+  const FixedPoint* const fixed = method.fixed;
+  const bool few = method.few, tiles = method.tiles;
+  const Stored c_type = stored(problem.out_dtype, "quantized_matmul");
   const bool rounded = c_type != Stored::fp32;
   const int which = which_of(problem);
   const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner, strips = packing.strips;
 
-  const QuantizedTiles* const tiles = tiles_for(problem, *table);
-  const FixedPoint* const as = &fixed_point_of(problem, *table);
-  const bool few = fixed || rows <= GemmKernels::kMostFewRows;
   // In fixed point several tiles of rows take longer than memory does.
-  const bool waits = few && !tiles && (!fixed || rows * as->digits <= table->tile_rows);
-  const Streams streams = waits ? streams_of_few_bits(*table, device) : Streams{};
-  const bool summed = fixed || rows <= table->tile_rows;  // a over chunks of groups
+  const bool waits = few && !tiles && (!fixed || rows * fixed->digits <= table.tile_rows);
+  const Streams streams = waits ? streams_of_few_bits(table, device) : Streams{};
   // The longer a chunk is, the fewer times its sums meet scales: up to what is in flight.
-  const int most_longer = summed ? 2 : 0;
+  const int most_longer = fixed || rows <= table.tile_rows ? 2 : 0;
   int longer = 0;
   while (longer < most_longer && streams.count << longer < GemmKernels::kMostStreams) ++longer;
-  const std::int64_t chunk = table->chunk[which] << longer;
-  // In fixed point: planes of a, with scales beside the sums.
-  const std::int64_t words = fixed ? as->words(problem.group, problem.groups) : 0;  // of a row
-  const Blocks most = blocks_of(table->width, table->tile_rows, 1, device.caches());
-  const std::int64_t tile_rows = tiles ? QuantizedTiles::kRows : table->tile_rows;
-  const std::int64_t most_rows = fixed ? std::max(device.caches().l2_bytes / 2 / (4 * words), tile_rows) : few ? rows : most.rows;
-  const std::int64_t row_parts = parts_of(rows, most_rows);
+  const std::int64_t chunk = table.chunk[which] << longer;
+  const auto prepared = std::make_shared<PreparedA>(problem, method, chunk, device.threads());
+  const Blocks most = blocks_of(table.width, table.tile_rows, 1, device.caches());
+  const std::int64_t fixed_rows = fixed ? std::max(device.caches().l2_bytes / 2 / prepared->row_bytes(), method.tile_rows()) : 0;
+  const std::int64_t row_parts = parts_of(rows, fixed ? fixed_rows : few ? rows : most.rows);
   const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), row_parts);
-  const std::int64_t least_parts = few ? 1 : parts_of(strips, kMostColumns / table->width);
+  const std::int64_t least_parts = few ? 1 : parts_of(strips, kMostColumns / table.width);
   // Whole sets of streams where there are enough strips for them.
   const std::int64_t most_parts =
       few ? std::max<std::int64_t>(strips / streams.count, std::min<std::int64_t>(strips, device.threads())) : strips;
   const std::int64_t column_parts = std::min(std::max(least_parts, wanted), most_parts);
-  const std::int64_t row_multiple = fixed && !tiles ? 1 : tile_rows;  // of a part
+  const std::int64_t row_multiple = fixed && !tiles ? 1 : method.tile_rows();  // of a part
   const std::int64_t row_block = std::min(rows, parts_of(parts_of(rows, row_multiple), row_parts) * row_multiple);
   const std::int64_t inner_block = few ? 0 : std::min(inner, most.inner);
-  const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
+  const std::int64_t part_columns = parts_of(strips, column_parts) * table.width;
+  const GemmKernels& plain = *method.plain;
   const std::int64_t sums = whole_pages((few ? plain.few_floats(row_block) : plain.block_floats(row_block, part_columns, inner_block)) * 4);
   const std::int64_t thread_bytes = sums + (rounded ? whole_pages(product({row_block, part_columns, 4}, "quantized_matmul: sums")) : 0);
-  // Few rows: a in fp32, of fixed point a row at a time, and its sums over groups.
-  const bool widened = few && type != Stored::fp32;
-  const std::int64_t wide_rows = fixed ? device.threads() : rows;
-  const std::int64_t wide_bytes = widened ? whole_pages(product({wide_rows, inner, 4}, "quantized_matmul: a in fp32")) : 0;
-  const std::int64_t sums_of_row = summed ? problem.groups * parts_of(problem.group, chunk) : 0;
-  const std::int64_t sums_of_a = product({rows, sums_of_row, 4}, "quantized_matmul: sums of a");
-  const std::int64_t scales_of_a = fixed ? sums_of_a : 0;
-  const std::int64_t word_rows = tiles ? parts_of(rows, tile_rows) * tile_rows : rows;
-  const std::int64_t word_bytes = product({word_rows, words, 4}, "quantized_matmul: a in fixed point");
-  // Each thread makes its own of a small a.
-  const std::int64_t copy_bytes = wide_bytes + whole_pages(sums_of_a) + whole_pages(scales_of_a) + whole_pages(word_bytes);
-  const bool alone = (rows - parts_of(rows, device.threads())) * inner <= kMadeAgain;
-  const std::int64_t workspace_bytes = thread_bytes * device.threads() + copy_bytes * (alone ? device.threads() : 1);
+  const std::int64_t workspace_bytes = thread_bytes * device.threads() + prepared->bytes();
   const std::shared_ptr<void> memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
-  auto* const wide = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + thread_bytes * device.threads());
-  float* const of_a = wide + wide_bytes / 4;
-  float* const scales = of_a + whole_pages(sums_of_a) / 4;
-  auto* const fixed_a = reinterpret_cast<std::uint32_t*>(scales + whole_pages(scales_of_a) / 4);
-  const auto prepared = std::make_shared<std::vector<Prepared>>(device.threads() + 1);  // of each thread; the last counts launches
 
-  Bound bound = planned("tiled/" + name(tiles ? Isa::amx : isa), device);
-  bound.plan.set("tile", std::to_string(tile_rows) + "x" + std::to_string(table->width));
+  Bound bound = planned("tiled/" + name(tiles ? Isa::amx : method.isa), device);
+  bound.plan.set("tile", std::to_string(method.tile_rows()) + "x" + std::to_string(table.width));
   bound.plan.set("row_block", row_block);
   bound.plan.set("column_block", std::min(columns, part_columns));
   bound.plan.set("inner_block", inner_block);
   if (fixed) {
     // Outside tiles two products of int8 take as long as one of int16.
-    bound.plan.set("arithmetic", type == Stored::fp32 || tiles ? "int8" : "int16");
-    bound.plan.set("a_stored", (as->digits > 1 ? std::to_string(as->digits) + " digits of int8" : std::string("int16")) +
+    bound.plan.set("arithmetic", problem.dtype == DType::fp32 || tiles ? "int8" : "int16");
+    bound.plan.set("a_stored", (fixed->digits > 1 ? std::to_string(fixed->digits) + " digits of int8" : std::string("int16")) +
                                    " with a scale for " + std::to_string(std::min(problem.group, chunk)) + " numbers");
   }
   if (few && !tiles) bound.plan.set("streams", streams.count);
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
-  bound.steps.push_back({"quantized_matmul", [=, packed = packed, memory = memory, table = table, plain = &plain](Queue& queue) {
+  const auto run = tiles ? method.tiles->few[which][fixed->digits - 2] : fixed ? fixed->few : few ? table.few[which] : table.block[which];
+  bound.steps.push_back({"quantized_matmul", [=, &plain](Queue& queue) {
     Pool& threads = pool(queue);
-    const auto copy_of = [&](auto* first, int worker) {
-      return reinterpret_cast<decltype(first)>(reinterpret_cast<char*>(first) + (alone ? worker * copy_bytes : 0));
-    };
-    const auto prepare = [&](int worker, const Range& own) {
-      for (std::int64_t row = own.first; row < own.last; ++row) {
-        const auto* from = static_cast<const float*>(problem.a) + row * inner;
-        if (widened) {
-          float* const to = copy_of(wide, worker) + (fixed ? worker : row) * inner;
-          plain->widen[index(type)](static_cast<const char*>(problem.a) + row * inner * 2, to, inner);
-          from = to;
-        }
-        float* const sums_to = copy_of(of_a, worker) + row * sums_of_row;
-        if (fixed)
-          as->fix(from, copy_of(fixed_a, worker) + row * words, copy_of(scales, worker) + row * sums_of_row, sums_to, 1, inner,
-                  problem.group, chunk, problem.zero != nullptr);
-        else if (summed)
-          table->add_up(from, sums_to, 1, inner, problem.group, chunk);
-      }
-    };
-    const bool prepares = widened || summed;
-    if (prepares && !alone)
-      threads.share_out(rows, 1, prepare);
-    const std::int64_t launch = ++prepared->back().launch;
-    const std::int64_t row_bytes = fixed ? words * 4 : inner * (widened || type == Stored::fp32 ? 4 : 2);
-    const auto run = tiles ? tiles->few[which][as->digits - 2] : fixed ? as->few : few ? table->few[which] : table->block[which];
+    auto* const own_memories = static_cast<char*>(memory.get());
+    prepared->begin(threads, own_memories + thread_bytes * threads.threads());
     threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
       const std::int64_t row_part = item % row_parts, column_part = item / row_parts;
       const Range own = share(rows, static_cast<int>(row_part), static_cast<int>(row_parts), row_multiple);
       const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
-      const std::int64_t column = first * table->width, n = std::min(last * table->width, columns) - column;
-      char* const own_memory = static_cast<char*>(memory.get()) + worker * thread_bytes;
+      const std::int64_t column = first * packing.width, n = std::min(last * packing.width, columns) - column;
+      char* const own_memory = own_memories + worker * thread_bytes;
       auto* const c = static_cast<char*>(problem.c);
       QuantizedPart part{};
-      if (prepares && alone && std::exchange((*prepared)[worker].launch, launch) != launch) prepare(worker, {0, rows});
-      const void* a = problem.a;
-      if (widened) a = copy_of(wide, worker);
-      if (fixed) a = copy_of(fixed_a, worker);
-      part.a = static_cast<const char*>(a) + own.first * row_bytes;
+      prepared->give(worker, own.first, part);
       part.b = static_cast<const char*>(packed.get()) + first * packing.strip_bytes;
       part.c = reinterpret_cast<float*>(rounded ? own_memory + sums : c + (own.first * columns + column) * 4);
       part.workspace = reinterpret_cast<float*>(own_memory);
       part.rows = own.size(), part.columns = n, part.c_stride = rounded ? n : columns, part.inner = inner;
       part.first = 0, part.last = last - first, part.inner_block = inner_block;
-      part.a_stored = widened ? Stored::fp32 : type;
       part.streams = streams;
       part.group = problem.group, part.groups = problem.groups, part.longer = longer;
       part.scale = packing.scale, part.zeros = problem.zero != nullptr;
-      part.sums = copy_of(of_a, worker) + own.first * sums_of_row;
-      part.scales_of_a = copy_of(scales, worker) + own.first * sums_of_row;
       run(part);
       for (std::int64_t row = 0; rounded && row < own.size(); ++row)
-        plain->narrow[index(c_type)](part.c + row * n, c + ((own.first + row) * columns + column) * 2, n);
+        plain.narrow[index(c_type)](part.c + row * n, c + ((own.first + row) * columns + column) * 2, n);
     });
   }});
   return bound;
@@ -326,33 +279,26 @@ Bound tiled_in_pairs(const QuantizedMatmul& problem, const Packing& packing, con
                     device);
 }
 
-Choice<QuantizedKernels> choose_quantized() {
-  if (ROOFLINE_HAVE_avx512_vnni && has(Isa::avx512_vnni)) return {Isa::avx512_vnni, &quantized_avx512_vnni};
-  return choose<QuantizedKernels>(ROOFLINE_TABLES(quantized));
-}
-
 Bound tiled(const QuantizedMatmul& problem, Device& device) {
-  const auto [isa, table] = choose_quantized();
-  const GemmKernels& plain = *choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
-  const Stored type = stored(problem.dtype, "quantized_matmul");
   if (problem.out_dtype != DType::fp32 && problem.out_dtype != DType::bf16 && problem.out_dtype != DType::fp16)
     throw Unsupported("quantized_matmul: c is fp32, bf16 or fp16 on a CPU; use one of them as out_dtype");
-  const Packing packing = packing_of(problem, table->width);
+  const QuantizedMethod method = method_of(problem);
+  const QuantizedKernels& table = *method.table;
+  const Packing packing = packing_of(problem, table.width);
   const std::int64_t packed_bytes = product({packing.strips, packing.strip_bytes}, "quantized_matmul: packed b");
   const std::shared_ptr<void> packed = workspace(device, static_cast<std::size_t>(packed_bytes));
-  const bool fixed = in_fixed_point(problem, isa, *table);
   const auto begin = Clock::now();
   device.pool().for_each(packing.strips, [&](int, std::int64_t strip) {
     char* const to = static_cast<char*>(packed.get()) + strip * packing.strip_bytes;
-    pack_strip(problem, packing, plain, fixed ? fixed_point_of(problem, *table).numbers : 1, strip, to);
+    pack_strip(problem, packing, *method.plain, method.fixed ? method.fixed->numbers : 1, strip, to);
   });
   const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const GemmKernels& pairs = *choose_gemm(Stored::bf16).table;
-  const bool in_pairs = type == Stored::bf16 && problem.rows > table->tile_rows && !fixed &&
-                        pairs.numbers[index(type)] == 2 && pairs.width == table->width;
-  Bound bound = in_pairs ? tiled_in_pairs(problem, packing, *table, packed, device)
-                         : tiled_in_fp32(problem, packing, fixed, isa, *table, plain, packed, device);
+  const bool in_pairs = problem.dtype == DType::bf16 && problem.rows > table.tile_rows && !method.fixed &&
+                        pairs.numbers[index(Stored::bf16)] == 2 && pairs.width == table.width;
+  Bound bound = in_pairs ? tiled_in_pairs(problem, packing, table, packed, device)
+                         : tiled_by_groups(problem, packing, method, packed, device);
   bound.plan.set("packed_bytes", Value(packed_bytes));
   bound.plan.set("pack_s", Value(pack_s));
   return bound;
