@@ -135,12 +135,12 @@ const FixedPoint& fixed_point_of(const QuantizedMatmul& problem, const Quantized
 // Whether a of 16 bits becomes 16-bit fixed point, whose products take as long as those of bf16 and half as long as those of fp32.
 // Products of bf16 need no scales between groups, so many rows gain more by them than weights rounded to bf16 cost, and by tiles
 // some rows do. NEON needs four instructions for two products of pairs, and two of fp32: there weights of 4 bits gain for few rows,
-// as they are taken apart faster. Few rows of fp32 become digits: three instructions multiply four numbers, not four, and b is
-// taken apart in a third of the instructions, or in none; 8 bits of few columns gain less by that than one row of digits costs.
+// as they are taken apart faster. fp32 becomes digits: three instructions multiply four numbers, not four, and b is taken apart in a
+// third of the instructions, or in none; 8 bits of few columns gain less by that than one row of digits costs.
 bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, const QuantizedKernels& table) {
   if (tiles_for(problem, table)) return true;
   if (problem.dtype == DType::fp32)
-    return fixed_point_of(problem, table).numbers && problem.rows <= GemmKernels::kMostFewRows &&
+    return fixed_point_of(problem, table).numbers &&
            (problem.b_dtype == DType::int4 || problem.rows > 1 || problem.columns >= kDigitColumns);
   if (isa == Isa::neon && problem.b_dtype == DType::int8) return false;
   const GemmKernels& bf16 = *choose_gemm(Stored::bf16).table;
@@ -309,8 +309,8 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
 std::vector<KernelEntry> quantized_matmul_kernels() {
   using K = Kernel<QuantizedMatmul, Device>;
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
-  return {own(DType::fp32, "our own kernels: b of 8 or 4 bits packed in bind and taken apart in registers; sums in fp32; few rows "
-                           "of a become three digits of int8 where four products are one instruction, and with AMX more rows"),
+  return {own(DType::fp32, "our own kernels: b of 8 or 4 bits packed in bind and taken apart in registers; sums in fp32; a "
+                           "becomes three digits of int8 where four products are one instruction"),
           own(DType::bf16, "as fp32, with a read in bf16; up to 96 rows of a become 16-bit fixed point, with AMX two digits of int8; of "
                            "many rows b is rounded to bf16 where there are kernels for pairs"),
           own(DType::fp16, "as fp32, with a read in fp16; a becomes 16-bit fixed point, with AMX two digits of int8")};
