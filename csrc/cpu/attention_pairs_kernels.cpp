@@ -85,8 +85,7 @@ struct InPlace : PairProducts {
 
 // Whether so few queries, of such keys, lie in rows.
 bool in_rows(Index rows, Index head_dim, Index rope_dim, Index value_dim, bool pages) {
-  constexpr Index kWide = 128;  // columns of a key from which on their products outweigh the sums of lanes at its end
-  return rows <= kLanes && head_dim + rope_dim >= kWide && head_dim % 8 == 0 && rope_dim % 8 == 0 && value_dim % 2 == 0 && !pages;
+  return rows <= kLanes && head_dim % 8 == 0 && rope_dim % 8 == 0 && value_dim % 2 == 0 && !pages;
 }
 
 void attend(const AttentionBlock& block) {

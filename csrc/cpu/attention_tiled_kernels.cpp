@@ -25,8 +25,7 @@ struct InPlace : PlainProducts {
 
 // Whether so few queries, of such keys, lie in rows.
 bool in_rows(Index rows, Index head_dim, Index rope_dim, Index, bool) {
-  constexpr Index kWide = 257;  // columns of a key that the kernels of whole keys do not take
-  return rows <= kLanes && head_dim + rope_dim >= kWide && head_dim % kQuad == 0 && rope_dim % kQuad == 0;
+  return rows <= kLanes && head_dim % kQuad == 0 && rope_dim % kQuad == 0;
 }
 constexpr auto kInRows = in_rows;
 #else
