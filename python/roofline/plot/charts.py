@@ -94,7 +94,6 @@ class Chart:
     x_kind: str | Sequence[str] = "log"
     x_unit: str = ""
     y_unit: str = ""
-    y_log: bool = True
     x_limits: Point | None = None
     y_limits: Point | None = None
     named: int = NAMED
@@ -128,8 +127,6 @@ class Chart:
             x_limits = low / span**0.05, high * span ** (0.22 if direct else 0.06)
         if y_limits is None:
             low, high = min(ys), max(ys)
-            if not self.y_log:
-                return x_limits or (0.5, len(self.x_kind) + 0.5), (0.0, high * 1.08)
             if high / low < 4:
                 middle = math.sqrt(low * high)
                 low, high = middle / 2, middle * 2
@@ -164,20 +161,17 @@ class Chart:
 
         named = not isinstance(self.x_kind, str)
         ax.set_xscale("linear" if named else "log")
-        ax.set_yscale("log" if self.y_log else "linear")
+        ax.set_yscale("log")
         ax.set_xlim(*x_limits)
         ax.set_ylim(*y_limits)
-        middle = math.sqrt(y_limits[0] * y_limits[1]) if self.y_log else y_limits[1]
-        factor, prefix = si_prefix(middle) if self.y_unit else (1.0, "")
+        factor, prefix = si_prefix(math.sqrt(y_limits[0] * y_limits[1])) if self.y_unit else (1.0, "")
         ax.set_xlabel(self.x_label)
         ax.set_ylabel(f"{self.y_label} [{prefix}{self.y_unit}]" if self.y_unit else self.y_label)
-        formatter: Any = FuncFormatter(lambda value, _: plain(value / factor, 2))
-        for axis, log in ((ax.xaxis, not named), (ax.yaxis, self.y_log)):
-            if log:
-                axis.set_minor_locator(LogLocator(subs=tuple(range(2, 10)), numticks=12))
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_minor_locator(LogLocator(subs=tuple(range(2, 10)), numticks=12))
             axis.set_minor_formatter(NullFormatter())
-        ax.yaxis.set_major_formatter(formatter)
-        decades = math.log10(y_limits[1] / y_limits[0]) if self.y_log else 9.0
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value / factor, 2)))
+        decades = math.log10(y_limits[1] / y_limits[0])
         if decades < 2.6 and room.height >= 3.6:
             ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
         elif decades < 1.3:
