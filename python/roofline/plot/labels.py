@@ -46,7 +46,6 @@ class Labels(Artist):
         self.asked: list[tuple[Any, Any, Point | None, Callable[..., Iterator[Candidate]]]] = []
         self.lines: list[tuple[Array, float]] = []  # data coordinates [n, 2], weight
         self.points: list[Point] = []
-        self.taken: list[Artist] = []  # boxes that are there: a legend inside
         self.placed_at: tuple[float, ...] = ()
         self.missing = 0
         self.more = ax.text(0, 0, "+0", fontsize=style.TINY, color=theme("muted"), zorder=6, gid="left out")
@@ -181,7 +180,7 @@ class Labels(Artist):
         pixel = float(ax.get_figure(root=True).dpi) / 72  # type: ignore[union-attr]
         points, weights = self._obstacles(ax, pixel)
         bounds, pad = ax.bbox, PAD * pixel
-        taken = np.array([artist.get_window_extent(renderer).extents for artist in self.taken]).reshape(-1, 4)
+        taken = np.empty((0, 4))  # boxes of the labels so far
         self.missing = 0
         self.more.set_visible(False)
         for text, line, leader, candidates in self.asked:
