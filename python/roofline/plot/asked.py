@@ -57,9 +57,9 @@ def axis(name: str, values: Size | None, usual: tuple[int, ...]) -> tuple[int, .
 
 
 def modelled(model: Any, how: Mapping[str, Any]) -> tuple[TransformerConfig, dict[str, Any]]:
-    """A model in words or as an object, with the dtypes among `how`; and the rest of `how`. Raises Error."""
+    """A model in words or as an object, with the dtypes among `how`; and the rest of `how` that was given. Raises Error."""
     dtypes = {name: how[name] for name in ("dtype", "weights", "activations", "kv", "quantization") if name in how}
-    return model_of(model, **dtypes), {name: value for name, value in how.items() if name not in dtypes}
+    return model_of(model, **dtypes), {name: value for name, value in how.items() if name not in dtypes and value is not None}
 
 
 def work_of(given: Any) -> Any:

@@ -101,14 +101,9 @@ def unfused(problem: Operator) -> dict[str, Operator]:
 # -- predictions --------------------------------------------------------------------------------------------------------------
 
 
-def assumed(how: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a prediction: those that were given, must_fit left out."""
-    return {name: value for name, value in how.items() if name != "must_fit" and value is not None}
-
-
 def decode_steps(config: TransformerConfig, machine: Machine, batches: Any, seqs: Any, how: Mapping[str, Any]) -> ModelPredictions:
     """Decode steps of each batch and length (arrays that broadcast) on the machine, whether they fit or not."""
-    return predict_steps(machine, config, Decode.many(batch=batches, seq_kv=seqs), **assumed(how))
+    return predict_steps(machine, config, Decode.many(batch=batches, seq_kv=seqs), **how)
 
 
 def prediction_notes(found: Iterable[ModelPrediction | ModelPredictions]) -> tuple[str, ...]:
@@ -135,7 +130,7 @@ def measured_steps(
     """Seconds of decode steps of each batch and length (arrays that broadcast) from kernels that were measured, the others as
     expected, and a note on the share that was. NaN where no kernel of a step was measured. Raises Error as `census_of`.
     """
-    own = {name: how[name] for name in TAKEN if how.get(name) is not None}
+    own = {name: how[name] for name in TAKEN if name in how}
     every = np.broadcast_arrays(batches, seqs)
     steps = [Decode(batch=b, seq_kv=k) for b, k in zip(*(each.ravel().tolist() for each in every), strict=True)]
     census = census_of(config, steps, machine, results=results_of(results), **own)

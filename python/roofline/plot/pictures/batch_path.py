@@ -16,7 +16,7 @@ from .. import style
 from ..asked import Measured, Size, Work, checked, modelled, named, results_of, single, work_of
 from ..charts import Dot, Line
 from ..figure import Assumptions, Panels, picture
-from ..models import BATCHES, HOLLOW, assumed, decode_steps, measured_steps, prediction_notes
+from ..models import BATCHES, HOLLOW, decode_steps, measured_steps, prediction_notes
 from ..panels import Point
 from ..roofs import machine_notes, met_roofs, roofs_chart, stated
 from .intensity_over_batch import _field
@@ -73,7 +73,7 @@ def batch_path(
     on, sizes, model = machine_of(machine), checked("batch", batch), work_of(work)
     if isinstance(model, TransformerConfig):
         config, options = modelled(model, how)
-        yield _of_model(on, config, sizes, single("seq_kv", seq_kv), results, assumed(options))
+        yield _of_model(on, config, sizes, single("seq_kv", seq_kv), results, options)
         return
     lines, dots, rows, roofs = [], [], [], []
     for index, (name, problem) in enumerate(named(model).items()):

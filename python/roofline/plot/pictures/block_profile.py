@@ -16,7 +16,7 @@ from .. import style
 from ..asked import Measured, modelled, phases_of, results_of
 from ..bars import Bar, Mark, Row, Rows
 from ..figure import Panels, StepsAssumptions, picture
-from ..models import TAKEN, TYPES, assumed, names_of, prediction_notes
+from ..models import TAKEN, TYPES, names_of, prediction_notes
 
 LEAST_SHARE = 0.005  # parts of less of the time are joined
 WORDS = {"product": "matrix products", "exp": "exponentials", "other": "other arithmetic", "overlap": "not overlapped"}
@@ -128,7 +128,6 @@ def _of_model(model: Any, machine: Any, results: Measured | None, how: Mapping[s
     rest = dict(how)
     phases = phases_of(rest, TYPES)
     config, options = modelled(model, rest)
-    options = assumed(options)
     seen = results_of(results)
     for each in phases:
         if results is not None:

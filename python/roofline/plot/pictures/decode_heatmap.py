@@ -16,7 +16,7 @@ from ...units import fmt_number
 from ..asked import Measured, Size, checked, modelled, one_of, wanted
 from ..cells import WRITTEN, Cells, written
 from ..figure import Assumptions, Panels, picture
-from ..models import BATCHES, assumed, decode_steps, measured_steps, prediction_notes
+from ..models import BATCHES, decode_steps, measured_steps, prediction_notes
 from ..panels import Point
 from ..roofs import machine_notes
 
@@ -74,7 +74,7 @@ def decode_heatmap(
         raise Error(f"of={of!r} needs measurements: results=, or --results FILE")
     config, options = modelled(model, how)
     e = decode_steps(config, on, np.array(rows)[:, None], columns, options)
-    crossings = ridge_batches(config, columns, on, **assumed(options))
+    crossings = ridge_batches(config, columns, on, **options)
     met = [c for c in crossings if c.batch is not None and c.batch <= rows[-1]]
     said = [] if met else [f"no batch up to {rows[-1]} meets the ridge point of {fmt_number(crossings[0].ridge)} FLOP/byte here"]
     said += ["the border counts the FLOPs of products alone, over all bytes"] if met else []

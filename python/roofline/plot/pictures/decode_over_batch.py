@@ -12,7 +12,7 @@ from ...units import fmt_number
 from ..asked import Measured, Size, checked, modelled, single, wanted
 from ..charts import Chart, Dot, series_lines
 from ..figure import Assumptions, Panels, picture
-from ..models import BATCHES, assumed, decode_steps, lines_over, measured_steps, prediction_notes
+from ..models import BATCHES, decode_steps, lines_over, measured_steps, prediction_notes
 from ..roofs import INTENSITY, Level, Machines, level_lines, machine_notes, several, stated
 
 QUANTITIES = ("flops_per_byte", "tokens_per_s")
@@ -55,7 +55,7 @@ def decode_over_batch(
             continue
         levels, crossings, texts = [], [], []
         for m in given:
-            crossed = ridge_batches(config, [keys], m, **assumed(options))[0]
+            crossed = ridge_batches(config, [keys], m, **options)[0]
             levels.append(Level(label=f"{m.name}: {fmt_number(crossed.ridge)} FLOP/byte", y=crossed.ridge, dashes=stated(m)))
             if crossed.batch is not None and sizes[0] <= crossed.batch <= sizes[-1]:
                 crossings.append(

@@ -14,7 +14,7 @@ from ...units import fmt_percent, fmt_si
 from ..asked import Measured, modelled, phases_of, results_of
 from ..charts import Chart, Dot
 from ..figure import Panels, StepsAssumptions, picture
-from ..models import TAKEN, TYPES, assumed, short
+from ..models import TAKEN, TYPES, short
 from ..roofs import met_roofs, roofs_chart, stated
 
 GROUP_MARKERS: Mapping[str, str] = {
@@ -90,7 +90,7 @@ def kernel_placement(
         if model is None:
             raise Error("kernel_placement needs a model beside its machine, such as 'Llama-3-8B'")
         config, options = modelled(model, rest)
-        taken = {name: value for name, value in assumed(options).items() if name in TAKEN}
+        taken = {name: value for name, value in options.items() if name in TAKEN}
         on = machine_of(machine)
         seen = results_of(results)
         census, dashes = census_of(config, asked or TYPES, on, results=seen or None, **taken), stated(on)

@@ -13,7 +13,7 @@ from .. import style
 from ..asked import Work, modelled, named, phases_of, work_of
 from ..charts import Dot
 from ..figure import Panels, StepsAssumptions, picture
-from ..models import HOLLOW, LADDER, assumed, names_of, prediction_notes
+from ..models import HOLLOW, LADDER, names_of, prediction_notes
 from ..roofs import machine_notes, met_roofs, roofs_chart, stated
 
 
@@ -32,7 +32,7 @@ def workloads(machine: Given, work: Work, **how: Unpack[StepsAssumptions]) -> Pa
     dots, notes = [], machine_notes([machine])
     if isinstance(given, TransformerConfig):
         config, options = modelled(given, rest)
-        found = [predict_model(machine, config, each, **{**assumed(options), "must_fit": False}) for each in phases]
+        found = [predict_model(machine, config, each, must_fit=False, **options) for each in phases]
         roofs = [machine_roofs(machine, part.call.problem) for e in found for part in e.parts if part.product_flops]
         for index, (name, e) in enumerate(zip(names_of(phases), found, strict=True)):
             colour, marker, _ = style.series(index)
