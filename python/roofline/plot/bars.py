@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -88,7 +87,7 @@ class Rows:
     def paint(self, ax: Axes, theme: Theme) -> None:
         from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-        room = dataclasses.replace(room_of(ax), rows=True)
+        room = room_of(ax, rows=True)
         size = 6.0 if room.compact else style.SMALL
         most = max(int((room.height - 1.35) / (size * 0.0185)), 3)
         rows = list(self.rows if len(self.rows) <= most else [*self.rows[: most - 1], Row(label="…", text="")])

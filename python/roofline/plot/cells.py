@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +76,7 @@ class Cells:
     def paint(self, ax: Axes, theme: Theme) -> None:
         from matplotlib.patches import Rectangle
 
-        room = dataclasses.replace(room_of(ax), rows=True)
+        room = room_of(ax, rows=True)
         size = 6.0 if room.compact else style.TINY
         rows, columns = len(self.ys), len(self.xs)
         inches = (room.width * 0.72 - 0.7) / columns, (room.height - 1.5) / rows

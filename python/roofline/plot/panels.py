@@ -70,15 +70,15 @@ class Room:
         return self.width < 5 or (self.height < 3.6 and not self.rows)
 
 
-def room_of(ax: Axes) -> Room:
+def room_of(ax: Axes, rows: bool = False) -> Room:
     figure: Any = ax.figure
     dpi = figure.dpi
     spec = ax.get_subplotspec()
     if spec is None:
-        return Room(ax.bbox.width / dpi + 0.9, ax.bbox.height / dpi + 0.9)
+        return Room(ax.bbox.width / dpi + 0.9, ax.bbox.height / dpi + 0.9, rows)
     grid = spec.get_gridspec()
     width = figure.bbox.width / dpi * len(spec.colspan) / grid.ncols
-    return Room(width, figure.bbox.height / dpi * len(spec.rowspan) / grid.nrows)
+    return Room(width, figure.bbox.height / dpi * len(spec.rowspan) / grid.nrows, rows)
 
 
 def columns_in(inches: float, size: float) -> int:

@@ -39,18 +39,12 @@ class Swept:
 
     def value(self, quantity: str, of: str) -> float | None:
         """The value of "measured" or "model"; None where there is none."""
-        if of == "measured":
-            found = getattr(self.measured, quantity, None) if quantity != "tokens_per_s" else self._rate(self.measured)
-            return None if found is None else float(found)
-        if self.expected is None or quantity == "share_of_bracket":
-            return None
-        return self._rate(self.expected) if quantity == "tokens_per_s" else float(getattr(self.expected, quantity))
-
-    def _rate(self, found: Any) -> float | None:
-        tokens = int(self.fields.get("seq_q", self.fields.get("tokens", self.fields.get("rows", 1)))) * int(
-            self.fields.get("batch", 1)
-        )
-        return tokens / found.time_s if found is not None and found.time_s else None
+        found = self.measured if of == "measured" else self.expected
+        if quantity == "tokens_per_s":
+            rows = self.fields.get("seq_q", self.fields.get("tokens", self.fields.get("rows", 1)))
+            return int(rows) * int(self.fields.get("batch", 1)) / found.time_s if found is not None and found.time_s else None
+        value = getattr(found, quantity, None)
+        return None if value is None else float(value)
 
 
 def axes_of(given: Mapping[str, Any] | str | None) -> dict[str, list[Any]]:
