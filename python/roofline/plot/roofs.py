@@ -17,7 +17,7 @@ from ..operators import Operator
 from ..units import fmt_number, fmt_si
 from ..words import counted
 from . import style
-from .charts import NAMED, SPREAD, Chart, Dot, Guide, Line
+from .charts import DIRECT, NAMED, SPREAD, Chart, Dot, Guide, Line, series_lines
 from .panels import Point
 
 Machines = Given | Sequence[Given]
@@ -109,13 +109,25 @@ def ridge_levels(machines: Iterable[Machine], problems: Iterable[Operator]) -> l
     return list(found.values())
 
 
-def level_lines(levels: Iterable[Level], low: float, high: float, *, key: bool = False) -> list[Line]:
-    """Ridge points across a chart, highest first."""
-    return [
-        Line(label=level.label.partition(" (")[0] if key else level.label, points=[(low, level.y), (high, level.y)],
+def intensity_chart(
+    title: str, x_label: str, x: str, lines: Mapping[str, Sequence[Point]], levels: Sequence[Level],
+    crossings: Sequence[Dot] = (), *, notes: Sequence[str],
+) -> Chart:  # fmt: skip
+    """Intensity over a batch or a length: a line for each series, ridge points across, highest first, and crosses where they meet.
+
+    element of its records: "point", "level" and "crossing"; x: what the horizontal axis is called there.
+    """
+    rows = [{"element": "point", "label": name, x: at, "flops_per_byte": y} for name, points in lines.items() for at, y in points]
+    rows += [{"element": "level", "label": level.label, "flops_per_byte": level.y} for level in levels]
+    rows += [{"element": "crossing", "label": dot.name, x: dot.x, "flops_per_byte": dot.y} for dot in crossings]
+    key, ends = len(lines) > DIRECT, [at for at, _ in next(iter(lines.values()))]
+    across = [
+        Line(label=level.label.partition(" (")[0] if key else level.label, points=[(ends[0], level.y), (ends[-1], level.y)],
              colour="muted", dashes=level.dashes, width=0.9, write="" if key else "flat", key=key, small=True, gid="level")
         for level in sorted(levels, key=lambda each: -each.y)
     ]  # fmt: skip
+    return Chart(title=title, x_label=x_label, x_kind="count", y_label=INTENSITY, lines=[*series_lines(lines), *across],
+                 dots=crossings, rows=rows, notes=notes)  # fmt: skip
 
 
 def roofline_curve(

@@ -10,10 +10,10 @@ from ...transformer import Given as Model
 from ...transformer.advice import ridge_batches
 from ...units import fmt_number
 from ..asked import Measured, Size, checked, modelled, single, wanted
-from ..charts import Chart, Dot, series_lines
+from ..charts import Chart, Dot
 from ..figure import Assumptions, Panels, picture
 from ..models import BATCHES, decode_steps, lines_over, measured_steps, prediction_notes
-from ..roofs import INTENSITY, Level, Machines, level_lines, machine_notes, several, stated
+from ..roofs import Level, Machines, intensity_chart, machine_notes, several, stated
 
 QUANTITIES = ("flops_per_byte", "tokens_per_s")
 
@@ -63,12 +63,6 @@ def decode_over_batch(
                 )
             texts.append(f"{m.name}: {crossed.text}")
         line = {config.name: list(zip(sizes, found[0][1].flops_per_byte.tolist(), strict=True))}
-        rows = [{"element": "point", "label": config.name, "batch": x, each: y} for x, y in line[config.name]]
-        rows += [{"element": "level", "label": level.label, each: level.y} for level in levels]
-        rows += [{"element": "crossing", "label": dot.name, "batch": dot.x, each: dot.y} for dot in crossings]
         counted = "horizontals: ridge points of the product with most FLOPs; a cross counts the FLOPs of products alone"
-        yield Chart(
-            title=f"Decode intensity over batch: {config.name}", x_label="Batch", x_kind="count", y_label=INTENSITY, dots=crossings,
-            lines=[*series_lines(line), *level_lines(levels, sizes[0], sizes[-1])], rows=rows,
-            notes=[*notes, *texts, counted, *prediction_notes([found[0][1]])],
-        )  # fmt: skip
+        said = [*notes, *texts, counted, *prediction_notes([found[0][1]])]
+        yield intensity_chart(f"Decode intensity over batch: {config.name}", "Batch", "batch", line, levels, crossings, notes=said)

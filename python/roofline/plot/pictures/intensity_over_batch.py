@@ -12,10 +12,10 @@ from ...operators import Operator, count, growth
 from ...transformer import Decode, TransformerConfig, calls_of
 from ...units import fmt_number
 from ..asked import Size, Work, checked, named, single, work_of
-from ..charts import DIRECT, Chart, Dot, series_lines
+from ..charts import Dot
 from ..figure import Look, Panels, picture
 from ..models import BATCHES, counts_of
-from ..roofs import INTENSITY, Machines, level_lines, machine_notes, ridge_levels, several
+from ..roofs import Machines, intensity_chart, machine_notes, ridge_levels, several
 
 NAMED_CROSSINGS = 3  # of more lines the notes name where they meet a ridge point
 FIELDS = ("rows", "tokens", "batch")  # of operators: what a batch makes more of
@@ -88,13 +88,5 @@ def intensity_over_batch(
         for at in dict.fromkeys(at for at, *_ in met):
             notes.append(f"{at}: crossed by {', '.join(f'{name} at {fmt_number(x)}' for where, name, x, _ in met if where == at)}")
     crossings = [Dot(name=fmt_number(x), x=x, y=y, marker="X", colour="ink", labelled=not many) for _, _, x, y in met]
-    rows = [
-        {"element": "point", "label": name, "batch": x, "flops_per_byte": y} for name, points in lines.items() for x, y in points
-    ]
-    rows += [{"element": "level", "label": level.label, "flops_per_byte": level.y} for level in levels]
-    rows += [{"element": "crossing", "label": dot.name, "batch": dot.x, "flops_per_byte": dot.y} for dot in crossings]
-    yield Chart(
-        title=f"Intensity over batch: {what}", x_label=x_label, x_kind="count", y_label=INTENSITY, dots=crossings, rows=rows,
-        lines=[*series_lines(lines), *level_lines(levels, sizes[0], sizes[-1], key=len(lines) > DIRECT)],
-        notes=[*machine_notes(given), *notes],
-    )  # fmt: skip
+    notes = [*machine_notes(given), *notes]
+    yield intensity_chart(f"Intensity over batch: {what}", x_label, "batch", lines, levels, crossings, notes=notes)

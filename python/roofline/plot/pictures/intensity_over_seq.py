@@ -7,10 +7,9 @@ from typing import Unpack
 from ...operators import count
 from ...transformer import Decode, Prefill, TransformerConfig, calls_of
 from ..asked import Size, Work, checked, work_of
-from ..charts import Chart, series_lines
 from ..figure import Look, Panels, picture
 from ..models import SEQS, attention_of, counts_of, unfused, unmasked
-from ..roofs import INTENSITY, Machines, level_lines, machine_notes, ridge_levels, several
+from ..roofs import Machines, intensity_chart, machine_notes, ridge_levels, several
 
 
 @picture("what fusing attention gains as the prompt grows", group="model", example="plot.intensity_over_seq(llama, machines=h100)")
@@ -41,14 +40,10 @@ def intensity_over_seq(work: Work, *, machines: Machines = (), seq_q: Size = SEQ
         lines["attention, unfused"].append((seq, count(*unfused(problem).values()).flops_per_byte))
         lines["attention, fused"].append((seq, count(problem).flops_per_byte))
     levels = ridge_levels(given, [problem])
-    rows = [{"element": "point", "label": name, "seq": x, "flops_per_byte": y} for name, points in lines.items() for x, y in points]
-    rows += [{"element": "level", "label": level.label, "flops_per_byte": level.y} for level in levels]
     what = model.name if isinstance(model, TransformerConfig) else model.name.replace("_", " ")
     unfused_is = (
         "unfused: scores in attention's dtype pass memory four times; fused: q, k, v and the result once; both without a mask"
     )
-    yield Chart(
-        title=f"Intensity over sequence length: {what}", x_label="Sequence length [tokens]", x_kind="count", y_label=INTENSITY,
-        lines=[*series_lines(lines), *level_lines(levels, sizes[0], sizes[-1])], rows=rows,
-        notes=[*machine_notes(given), unfused_is, *(["horizontals: ridge points of attention's dtype"] if levels else [])],
-    )  # fmt: skip
+    notes = [*machine_notes(given), unfused_is, *(["horizontals: ridge points of attention's dtype"] if levels else [])]
+    title = f"Intensity over sequence length: {what}"
+    yield intensity_chart(title, "Sequence length [tokens]", "seq", lines, levels, notes=notes)
