@@ -20,59 +20,45 @@ UNIT = ("dtype", "accumulator", "unit", "isa", "threads")  # fields of ceilings 
 HUGE_PAGES = 0.9  # of a probe's memory: with fewer, address translation is measured too
 
 
-def _best(ceilings: Sequence[Ceiling]) -> Ceiling | None:
-    return max(ceilings, key=lambda c: c.value, default=None)
-
-
-def _hierarchy(grouped: Iterable[tuple[Any, Ceiling]]) -> list[str]:
+def _hierarchy(grouped: Iterable[tuple[Any, Ceiling]]) -> Iterator[str]:
     """One sentence for each level that is slower than the next farther one. Ceilings with the same key are compared."""
-    found = []
     for _, members in sorted(by_key(grouped).items()):
         sign = -1 if members[0].kind == "latency" else 1
         best = [max((c for c in members if c.level == level), key=lambda c: sign * c.value, default=None) for level in LEVELS]
         for near, far in pairwise(c for c in best if c is not None):
             if sign * near.value < sign * far.value * (1 - sign * TOLERANCE):
                 said = f"longer than {far.label}" if sign < 0 else f"slower than {far.label} ({near.threads} threads)"
-                found.append(
+                yield (
                     f"{near.label} is {said}, though {near.level} is nearer: "
                     f"the {near.level} probe was disturbed or its working set does not stay in {near.level}"
                 )
-    return found
 
 
 def _against(some: Iterable[Ceiling], computes: Sequence[Ceiling], *fields: str) -> Iterator[tuple[Ceiling, Ceiling]]:
     """Each of some ceilings, with the best roof that equals it in these fields."""
     for c in some:
-        if roof := _best([r for r in computes if r.is_roof and all(getattr(r, name) == getattr(c, name) for name in fields)]):
-            yield c, roof
+        same = [r for r in computes if r.is_roof and all(getattr(r, name) == getattr(c, name) for name in fields)]
+        if same:
+            yield c, max(same, key=lambda r: r.value)
 
 
-def _patterns(computes: Sequence[Ceiling]) -> list[str]:
-    """Multiply-adds against the same with additions between them, which can only use more of a core."""
-    return [
-        f"{mixed.label} is slower than {plain.label}: one of the two was disturbed"
-        for mixed, plain in _against((c for c in computes if c.probe == "fma.add"), computes, *UNIT)
-        if mixed.value < plain.value * (1 - TOLERANCE)
-    ]
-
-
-def _products(computes: Sequence[Ceiling]) -> list[str]:
-    """Matrix products against the multiply-adds they are made of."""
-    products = [c for c in computes if c.probe.startswith("gemm.")]
-    return [
-        f"{product.label} is {fmt_percent(product.value / peak.value)} of {peak.label}: the multiply-add probe was "
-        f"disturbed, or the library computes with a unit that no probe measures"
-        for product, peak in _against(products, [c for c in computes if not c.probe.startswith("gemm.")], "dtype", "threads")
-        if product.value > peak.value * (1 + TOLERANCE)
-    ]
-
-
-def _sustained(computes: Sequence[Ceiling]) -> list[str]:
-    return [
-        f"{long.label} is faster than its burst, {burst.label}: the burst was disturbed"
-        for long, burst in _against((c for c in computes if c.sustained), computes, *UNIT, "problem")
-        if long.value > burst.value * (1 + TOLERANCE)
-    ]
+def _arithmetic(computes: Sequence[Ceiling]) -> Iterator[str]:
+    """Multiply-adds against the same with additions between them, which can only use more of a core, and the matrix products that
+    are made of them; long loads against their bursts.
+    """
+    for mixed, plain in _against((c for c in computes if c.probe == "fma.add"), computes, *UNIT):
+        if mixed.value < plain.value * (1 - TOLERANCE):
+            yield f"{mixed.label} is slower than {plain.label}: one of the two was disturbed"
+    products, others = ([c for c in computes if c.probe.startswith("gemm.") is of_a_library] for of_a_library in (True, False))
+    for product, peak in _against(products, others, "dtype", "threads"):
+        if product.value > peak.value * (1 + TOLERANCE):
+            yield (
+                f"{product.label} is {fmt_percent(product.value / peak.value)} of {peak.label}: the multiply-add probe was "
+                f"disturbed, or the library computes with a unit that no probe measures"
+            )
+    for long, burst in _against((c for c in computes if c.sustained), computes, *UNIT, "problem"):
+        if long.value > burst.value * (1 + TOLERANCE):
+            yield f"{long.label} is faster than its burst, {burst.label}: the burst was disturbed"
 
 
 def _pages(ceilings: Sequence[Ceiling]) -> list[str]:
@@ -85,49 +71,40 @@ def _pages(ceilings: Sequence[Ceiling]) -> list[str]:
     ]
 
 
-def _widths(computes: Sequence[Ceiling]) -> list[str]:
-    found = []
-    kinds = [(c.unit, c.isa, c.variant, c.threads, tuple(sorted(c.params.items()))) for c in computes]
-    for group in sorted(set(kinds)):
-        members = sorted(
-            (c for c, kind in zip(computes, kinds, strict=True) if kind == group), key=lambda c: (-DTYPES[c.dtype].bits, c.value)
-        )
-        for wide, narrow in pairwise(members):
+def _widths(computes: Sequence[Ceiling]) -> Iterator[str]:
+    kinds = by_key(((c.unit, c.isa, c.variant, c.threads, tuple(sorted(c.params.items()))), c) for c in computes)
+    for _, members in sorted(kinds.items()):
+        for wide, narrow in pairwise(sorted(members, key=lambda c: (-DTYPES[c.dtype].bits, c.value))):
             if DTYPES[wide.dtype].bits > DTYPES[narrow.dtype].bits and narrow.value < wide.value * (1 - TOLERANCE):
-                found.append(
+                yield (
                     f"{narrow.label} is slower than {wide.label}, though its elements are narrower: the probe was disturbed, "
                     f"or {narrow.dtype} runs without instructions of its own"
                 )
-    return found
 
 
-def _threads(ceilings: Sequence[Ceiling]) -> list[str]:
-    found = []
+def _threads(ceilings: Sequence[Ceiling]) -> Iterator[str]:
     rates = (c for c in ceilings if c.kind != "latency" and c.threads)
     for members in by_key(((c.kind, c.name, c.variant, c.accumulator), c) for c in rates).values():
         for few, many in pairwise(sorted(members, key=lambda c: c.threads)):
             if few.threads == many.threads:
                 continue
             if many.value < few.value * (1 - TOLERANCE):
-                found.append(f"{many.label} with {many.threads} threads is slower than with {few.threads} ({few.label})")
+                yield f"{many.label} with {many.threads} threads is slower than with {few.threads} ({few.label})"
             if many.value > few.value * many.threads / few.threads * (1 + TOLERANCE):
-                found.append(
+                yield (
                     f"{many.label} with {many.threads} threads is more than {many.threads / few.threads:.3g} times {few.label} "
                     f"with {few.threads}: one of the two was disturbed"
                 )
-    return found
 
 
-def _possible(computes: Sequence[Ceiling], facts: Mapping[str, Any]) -> list[str]:
-    found = []
+def _possible(computes: Sequence[Ceiling], facts: Mapping[str, Any]) -> Iterator[str]:
     for c in computes:
         limit = (c.ops_per_cycle or 0) * (c.clock_hz or 0) * (c.threads or int(facts.get("sms") or 1))
         if limit and c.source == "measured" and c.value > limit * (1 + TOLERANCE):
-            found.append(
+            yield (
                 f"{c.label} is {fmt_percent(c.value / limit)} of what its instructions allow at {fmt_si(c.clock_hz, 'Hz')} "
                 f"({fmt_si(limit, RATE_UNITS[c.kind])}): the operation count or the clock is wrong"
             )
-    return found
 
 
 def states(ceilings: Iterable[Ceiling]) -> list[str]:
@@ -165,9 +142,7 @@ def flags(
         *_hierarchy(((c.threads, MIXES.index(c.access)), c) for c in bandwidths),
         *_hierarchy(((str(c.params.get("pages", "")), c.threads), c) for c in measured if c.kind == "latency"),
         *_widths([c for c in computes if c.is_roof]),
-        *_patterns(computes),
-        *_products(computes),
-        *_sustained(computes),
+        *_arithmetic(computes),
         *_threads(measured),
         *_possible(computes, facts or {}),
         *_pages(measured),
