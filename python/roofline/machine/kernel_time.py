@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .._repr import json_form
 from ..errors import Error, require_one_of
-from ..reading import Duration, Scalars, Seconds, Text, Whole, build
+from ..reading import Duration, Scalars, Seconds, Text, Whole
 
 STATUSES = ("ok", "contended")
 
@@ -40,10 +39,6 @@ class KernelTime:
     unplanned: tuple[Duration, Duration] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples_s", tuple(self.samples_s))
-        object.__setattr__(self, "tile", tuple(self.tile))
-        if self.unplanned is not None:
-            object.__setattr__(self, "unplanned", tuple(self.unplanned))
         if not self.samples_s:
             raise Error(f"a kernel time of {self.problem.get('operator')} {self.variant} has no samples")
         require_one_of("the status of a kernel time", self.status, STATUSES)
@@ -57,8 +52,3 @@ class KernelTime:
         """JSON form; `tile`, `sms`, `status` and `unplanned` are left out at their defaults."""
         defaults = {"tile": [1, 1], "sms": 0, "status": "ok", "unplanned": None}
         return {name: value for name, value in json_form(self).items() if name not in defaults or value != defaults[name]}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], *, where: str = "kernel time") -> KernelTime:
-        """The inverse of `to_dict`. Raises Error naming `where` and the key."""
-        return build(cls, data, where=where)
