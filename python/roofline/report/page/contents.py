@@ -264,7 +264,7 @@ def _advice(machine: Machine, listed: Sequence[Measurement]) -> Table:
                  wide=("problem", "change", "why"))  # fmt: skip
 
 
-def _commands(machine: Machine, results: Results) -> list[str]:
+def _commands(machine: Machine) -> list[str]:
     """What was run, as far as the files say, and what writes this page again."""
     run, provenance = text.report_facts(machine), machine.provenance
     made = dict(provenance.get("versions", {})).get("roofline")
@@ -325,7 +325,7 @@ def page_contents(machine: Machine, results: Results) -> dict[str, Any]:
         "warnings": [*reasons(results), *sanity_lines(machine), *moved, *results.notes],
         "left_out": text.left_out_lines(machine),
         "ends": ends,
-        "commands": _commands(machine, results),
+        "commands": _commands(machine),
         "rules": text.RULES,
     }
 
