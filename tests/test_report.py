@@ -17,9 +17,9 @@ from roofline.operators import OPERATORS, Attention, CachedAttention, Matmul, Op
 from roofline.report import default_points, explain, load, render, report, tables
 from roofline.report.files import begin, finish
 from roofline.report.formulas import Term, flops_formulas, tensor_formulas, traffic_formulas
-from roofline.report.markdown import left_out_counts, markdown
+from roofline.report.markdown import left_out_counts, markdown, prediction_lines
 from roofline.report.measuring import pooled
-from roofline.report.tables import compact_table, prediction_summary, slower_defaults, steps_table, why_wrong
+from roofline.report.tables import compact_table, slower_defaults, steps_table
 from roofline.results import Measurement, Results, append_to
 from roofline.units import MISSING, fmt_number, fmt_percent, fmt_si
 
@@ -164,17 +164,13 @@ def test_every_figure_of_the_report_can_be_computed_again(tmp_path: Path) -> Non
 
 
 def test_prediction_errors_are_of_undisturbed_points_only() -> None:
-    found = prediction_summary(measured())
     errors = sorted(abs(1 / s - 1) for s in (1.06, 3.1, 1.3))
-    assert (found.n, found.disturbed) == (3, 1)
-    assert found.median == pytest.approx(errors[1])
-    assert found.p95 == pytest.approx(np.percentile(errors, 95))
-    assert found.worst[0].variant == "naive"
-    assert "reaches" in why_wrong(found.worst[0])
-    text = markdown(machine(), measured())
-    assert f"|error| over 3 points: median {fmt_percent(errors[1])}" in text
-    assert "; left out: 1 disturbed point\n" in text
-    assert prediction_summary(()).median is None
+    middle, high = fmt_percent(errors[1]), fmt_percent(np.percentile(errors, 95))
+    said, worst, *_ = prediction_lines(measured())
+    assert said == f"|error| over 3 points: median {middle}, 95th percentile {high}; left out: 1 disturbed point"
+    assert worst.startswith("attention naive") and "reaches" in worst
+    assert f"{said}\n" in markdown(machine(), measured())
+    assert prediction_lines(()) == ["no undisturbed point to average"]
 
 
 def test_share_of_best_mode_is_stated_where_two_were_seen() -> None:

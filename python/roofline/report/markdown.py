@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from .._repr import github_table, markdown as escaped
 from ..counts import by_key
@@ -18,13 +21,13 @@ from ..units import fmt_bytes, fmt_number, fmt_percent, fmt_si
 from ..words import counted
 from .tables import (
     KERNELS,
+    UNDISTURBED,
     Table,
     ceiling_table,
     defaults_used,
     fmt_error,
     kernel_table,
     operator_table,
-    prediction_summary,
     reasons,
     sanity_lines,
     slower_defaults,
@@ -34,6 +37,7 @@ from .tables import (
 
 TITLE = "# Roofline report"
 POINT_KEYS = ("operator", "variant", "problem", "cache_state")
+WORST = 10  # predictions that are listed
 
 RULES = (
     "FLOPs: one per add, multiply, divide, square root, exp, log, tanh, erf and comparison; negation, absolute value, "
@@ -155,14 +159,19 @@ def left_out_counts(machine: Machine) -> list[str]:
 
 
 def prediction_lines(results: Iterable[Measurement]) -> list[str]:
-    """Median and 95th percentile of the prediction's error, and the worst points with what is known of the cause."""
-    found = prediction_summary(results)
-    disturbed = f"; left out: {counted(found.disturbed, 'disturbed point')}" if found.disturbed else ""
-    if found.median is None:
+    """Median and 95th percentile of |predicted / measured - 1|, and the worst points with what is known of the cause.
+
+    Points that were contended or whose roof moved are counted, and not averaged in.
+    """
+    timed = [(abs(m.prediction_error), m) for m in results if m.prediction_error is not None]
+    used = [(error, m) for error, m in timed if m.status == UNDISTURBED]
+    disturbed = f"; left out: {counted(len(timed) - len(used), 'disturbed point')}" if len(used) < len(timed) else ""
+    if not used:
         return [f"no undisturbed point to average{disturbed}"]
-    middle, high = fmt_percent(found.median), fmt_percent(found.p95)
-    lines = [f"|error| over {counted(found.n, 'point')}: median {middle}, 95th percentile {high}{disturbed}"]
-    for m in found.worst:
+    errors = [error for error, _ in used]
+    middle, high = fmt_percent(statistics.median(errors)), fmt_percent(float(np.percentile(errors, 95)))
+    lines = [f"|error| over {counted(len(used), 'point')}: median {middle}, 95th percentile {high}{disturbed}"]
+    for _, m in sorted(used, key=lambda pair: -pair[0])[:WORST]:
         said = "; ".join(filter(None, (fmt_error(m.prediction_error), why_wrong(m))))
         lines.append(f"{m.operator} {m.variant} ({m.brief_problem()}, {m.cache_state}): {said}")
     return lines

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from .._repr import Row
 from ..counts import by_key
@@ -23,7 +20,6 @@ from ..words import backend_of, counted
 
 KIND_ORDER = ("bandwidth", "link", "transfer", "compute", "latency")
 UNDISTURBED = "ok"  # measurements in any other state are shown, and never averaged
-WORST = 10  # predictions that are listed
 NEAR = 0.5  # a roof that allows at least this share of the limiting roof's time is one the model overlaps perfectly
 SLOWER = 0.95  # of a default's time: another variant that takes less is said to be faster
 TOLD_S, TOLD_JOINS = 1e-12, 1e-3  # costs of a kernel below these are told as 0
@@ -280,31 +276,6 @@ def sanity_lines(machine: Machine) -> list[str]:
         lines.append(f"{status.replace('_', ' ')}: {listed}" + (f": {why}" if why else ""))
     named = set(states(disturbed))
     return [*lines, *(line for line in machine.sanity() if line not in named)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionSummary:
-    """|predicted / measured - 1| over undisturbed points: median and 95th percentile (None without a point), worst first."""
-
-    median: float | None
-    p95: float | None
-    n: int
-    disturbed: int
-    worst: tuple[Measurement, ...]
-
-
-def prediction_summary(results: Iterable[Measurement]) -> PredictionSummary:
-    """Points that were contended or whose roof moved are counted, and not averaged in."""
-    timed = [m for m in results if m.prediction_error is not None]
-    used = [m for m in timed if m.status == UNDISTURBED]
-    errors = [abs(m.prediction_error or 0.0) for m in used]
-    return PredictionSummary(
-        median=statistics.median(errors) if errors else None,
-        p95=float(np.percentile(errors, 95)) if errors else None,
-        n=len(used),
-        disturbed=len(timed) - len(used),
-        worst=tuple(sorted(used, key=lambda m: -abs(m.prediction_error or 0.0))[:WORST]),
-    )
 
 
 def why_wrong(m: Measurement) -> str:
