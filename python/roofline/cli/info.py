@@ -62,7 +62,7 @@ def explain(options: argparse.Namespace) -> int:
     screen.lines([explanation.title])
     for section in explanation.sections:
         screen.line()
-        if section.table is not None:
+        if section.table.headers:
             screen.show(section.table, title=section.title)
         else:
             screen.line(section.title)

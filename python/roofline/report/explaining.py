@@ -17,13 +17,15 @@ from ..words import counted
 from .formulas import flops_formulas, tensor_bytes, tensor_formulas, traffic_formulas
 from .tables import Table, fmt_error, why_wrong
 
+NO_TABLE = Table(headers=(), rows=())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """One heading with a table, lines, or both."""
 
     title: str
-    table: Table | None = None
+    table: Table = NO_TABLE
     lines: tuple[str, ...] = ()
 
 
@@ -38,12 +40,8 @@ class Explanation:
     def __str__(self) -> str:
         parts = [self.title]
         for section in self.sections:
-            block = [
-                section.title,
-                *([text_table(section.table.headers, section.table.rows)] if section.table else []),
-                *section.lines,
-            ]
-            parts.append("\n".join(block))
+            table = [text_table(section.table.headers, section.table.rows)] if section.table.headers else []
+            parts.append("\n".join([section.title, *table, *section.lines]))
         return printable("\n\n".join(parts))
 
     def __repr__(self) -> str:
@@ -52,12 +50,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """JSON form: title, the whole measurement, and each section's title, headers, rows and lines."""
         sections = [
-            {
-                "title": s.title,
-                "headers": list(s.table.headers) if s.table else [],
-                "rows": [list(r) for r in s.table.rows] if s.table else [],
-                "lines": list(s.lines),
-            }
+            {"title": s.title, "headers": list(s.table.headers), "rows": [list(r) for r in s.table.rows], "lines": list(s.lines)}
             for s in self.sections
         ]
         return {"title": self.title, "measurement": self.measurement.to_dict(), "sections": sections}
