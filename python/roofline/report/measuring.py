@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .._repr import values_of
@@ -116,7 +116,8 @@ def report(
         machine = _with(machine, facts)
         machine.save(work / MACHINE)
 
-    results, late = _operators(opened, machine, rules, work / RESULTS, begun, limit, quick, thorough, seed, progress)
+    points = default_points(machine.facts, opened.backend, machine, quick=quick, thorough=thorough, limit_s=limit)
+    results, late = _operators(points, opened, machine, rules, work / RESULTS, begun, limit, seed, progress)
     facts["left_out"] = [{**point.described(), "reason": LATE} for point in late]
     checks = end_check(opened, machine, rules)
     facts["end_check"] = [ends.to_dict() for _, ends, _ in checks]
@@ -161,21 +162,19 @@ def cost_s(point: Point, machine: Machine, rules: Policy) -> float:
 
 
 def _operators(
+    points: Sequence[Point],
     device: Device,
     machine: Machine,
     rules: Policy,
     path: os.PathLike[str],
     begun: float,
     limit: float | None,
-    quick: bool,
-    thorough: bool,
     seed: int,
     progress: ProgressOption,
 ) -> tuple[Results, list[Point]]:
     """Every point that fits the time limit, each on disk as soon as it is there; and those that do not."""
     found: list[Measurement] = []
     late: list[Point] = []
-    points = default_points(machine.facts, device.backend, machine, quick=quick, thorough=thorough, limit_s=limit)
     slower = 1.0  # than estimated: the host is busy, or slow
     with Progress(progress, len(points)) as shown:
         first = sum(point.first for point in points)  # that are still to come
