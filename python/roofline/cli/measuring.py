@@ -91,6 +91,7 @@ def _once(device: Any, problem: Any, variant: str | None, seed: int, screen: Ter
 
 def sweep(options: argparse.Namespace) -> int:
     from ..measurement import Policy
+    from ..report.tables import compact_table, reasons
     from ..sweeps import measure_points, points
 
     cls, screen = operator_named(options.operator), Terminal(wide=options.wide)
@@ -118,22 +119,16 @@ def sweep(options: argparse.Namespace) -> int:
         )  # fmt: skip
     except KeyboardInterrupt:
         raise Interrupted(_kept(out, len(todo))) from None
-    _show_sweep(results, screen, options.json, options.quiet and out is not None)
-    codes = {BY_STATUS.get(m.status, OK) for m in results}
-    failed = any(m.status == "failed" for m in results)
-    return FAILED if failed else codes.pop() if len(codes) == 1 else OK
-
-
-def _show_sweep(results: Any, screen: Terminal, as_json: bool, silent: bool) -> None:
-    from ..report.tables import compact_table, reasons
-
-    if as_json:
+    if options.json:
         for m in results:
             screen.json(m.to_dict())
-    elif not silent:
+    elif not (options.quiet and out):
         screen.show(compact_table(results, sort=False))
         screen.line()
         screen.notes("not ok:", reasons(results))
+    codes = {BY_STATUS.get(m.status, OK) for m in results}
+    failed = any(m.status == "failed" for m in results)
+    return FAILED if failed else codes.pop() if len(codes) == 1 else OK
 
 
 def _kept(out: Path | None, total: int | None = None) -> str:
