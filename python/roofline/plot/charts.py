@@ -256,14 +256,12 @@ class Chart:
             for index, line in enumerate(self.lines, start=1):
                 if line.write != kind:
                     continue
-                size, gid = style.TINY if line.small else style.SMALL, f"label {line.label}"
-                if kind == "flat":
-                    labels.flat(line.points[0], line.points[-1], line.label, size=size, colour=line.colour, gid=gid)
-                elif kind == "slope":
-                    labels.slope(line.points[0], line.points[-1], line.label, size=size, colour=line.colour, gid=gid)
-                else:
+                if kind == "end":
                     inside = [at for at in line.points if low <= at[0] <= high and bottom <= at[1] <= top]
                     labels.end_of(inside or list(line.points), line.label, colour=line.colour, gid=f"name {index}")
+                else:
+                    along, size = labels.flat if kind == "flat" else labels.slope, style.TINY if line.small else style.SMALL
+                    along(line.points[0], line.points[-1], line.label, size=size, colour=line.colour, gid=f"label {line.label}")
         if self._numbered:
             for group in self._groups(ax):
                 first = self.dots[group[0]]
