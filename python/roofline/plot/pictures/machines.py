@@ -9,8 +9,8 @@ from ...dtypes import dtype_name
 from ...errors import Error
 from ...machine import Machine
 from ...model import place
-from ...operators import Counts
-from ...transformer import Call, TransformerConfig, calls_of
+from ...operators import Counts, count
+from ...transformer import TransformerConfig, calls_of
 from ...units import fmt_si
 from .. import style
 from ..asked import Work, named, phases_of, work_of
@@ -49,7 +49,7 @@ def machines(machines: Machines, work: Work | None = None, *, dtype: str | None 
     if isinstance(work, TransformerConfig):
         counts = {name: counts_of(calls_of(work, each)) for name, each in zip(names_of(phases), phases, strict=True)}
     elif work is not None:
-        counts = {name: counts_of([Call(name=name, group="", problem=problem)]) for name, problem in named(work).items()}
+        counts = {name: count(problem) for name, problem in named(work).items()}
     roofs, ridges, dots, notes = [], [], [], list(machine_notes(given))
     for index, machine in enumerate(given):
         colour, marker, _ = style.series(index)
