@@ -1,4 +1,4 @@
-"""What objects and pictures show, for tests to look at."""
+"""What objects, pictures and pages show, for tests to look at."""
 
 import shutil
 from collections.abc import Iterable, Mapping
@@ -42,6 +42,13 @@ def data(line: Any) -> list[tuple[float, float]]:
 def notes(records: Iterable[Mapping[str, Any]]) -> str:
     """Those of a picture's records, in one line."""
     return " ".join(" ".join(r["label"] for r in records if r["element"] == "note").split())
+
+
+def eventually(browser: Any, script: str, *arguments: object) -> None:
+    """Waits until a script gives something true in the browser's page; two minutes, for what takes seconds on an idle machine."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, 120, poll_frequency=0.05).until(lambda each: each.execute_script(script, *arguments))
 
 
 def fonts_known(folder: Path) -> str:

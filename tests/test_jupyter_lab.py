@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from programs import PYTHONPATH
+from shown import eventually
 
 from roofline.interactive import Explorer, explore, explore_model
 
@@ -81,12 +82,6 @@ def run(browser: Any, lab: str) -> Callable[..., Any]:
     browser.execute_script("jupyterapp.commands.execute('notebook:run-all-cells')")
     eventually(browser, "return [...document.querySelectorAll('img.widget-image')].filter(e => e.naturalWidth > 100).length === 2")
     return browser.execute_script  # type: ignore[no-any-return]
-
-
-def eventually(browser: Any, script: str, *arguments: object) -> None:
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(browser, WAIT_S, poll_frequency=0.1).until(lambda each: each.execute_script(script, *arguments))
 
 
 def picture(browser: Any, index: int) -> bytes:

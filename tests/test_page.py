@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from example import CACHES, bandwidth, bracket, fma, launch, measurement
-from shown import contrast, luminance
+from shown import contrast, eventually, luminance
 
 from roofline import Attention, Error, Machine, Matmul, Softmax, place
 from roofline.cli import main
@@ -195,15 +195,9 @@ def opened(browser: Any, page: Path) -> Iterator[Callable[..., Any]]:
     """Runs a script in the page, and hands back what it returns."""
     show(browser, 1400)
     browser.get(page.as_uri())
-    eventually(browser, "return document.documentElement.dataset.ready", "yes")
+    eventually(browser, "return document.documentElement.dataset.ready")
     yield browser.execute_script
     assert browser.get_log("browser") == []  # no message of the console
-
-
-def eventually(browser: Any, script: str, value: object) -> None:
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(browser, 30, poll_frequency=0.02).until(lambda each: each.execute_script(script) == value)
 
 
 def show(browser: Any, width: int) -> None:
@@ -242,7 +236,7 @@ def test_what_runs_alone_has_no_launch_on_the_page_either(browser: Any, tmp_path
     ceilings = (bandwidth((DRAM,) * 9, problem=READ), launch((3 * LAUNCH,) * 9, variant="queued"), launch((LAUNCH,) * 9))
     page = html(Machine(name="Example CPU", device="cpu", facts=CACHES, ceilings=ceilings), Results(swept), tmp_path / "page.html")
     browser.get(page.as_uri())
-    eventually(browser, "return document.documentElement.dataset.ready", "yes")
+    eventually(browser, "return document.documentElement.dataset.ready")
     expected = [m.total_flops / (m.attainable_s or 0.0) for m in swept]
     assert expected == pytest.approx([small.total_flops() / LAUNCH, DRAM * small.total_flops() / small.compulsory_bytes()])
     assert sorted(anchors(browser.execute_script)) == pytest.approx(sorted(expected))
@@ -304,8 +298,8 @@ def test_maps_change_their_quantity(opened: Callable[..., Any]) -> None:
 def test_nothing_overflows_and_all_text_has_contrast(browser: Any, opened: Callable[..., Any], width: int, theme: str) -> None:
     show(browser, width)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
-    eventually(browser, "return document.documentElement.dataset.theme", theme)  # follows the system
-    eventually(browser, "return document.querySelector('#chart .main-svg').getBoundingClientRect().right <= innerWidth", True)
+    eventually(browser, "return document.documentElement.dataset.theme === arguments[0]", theme)  # follows the system
+    eventually(browser, "return document.querySelector('#chart .main-svg').getBoundingClientRect().right <= innerWidth")
     wide = opened("""
         const inside = e => e.closest('.scroll') && !e.matches('.scroll') || e.closest('.skip') || e.closest('svg');
         const over = e => !inside(e) && e.getBoundingClientRect().right > innerWidth + 0.5;
@@ -373,7 +367,7 @@ def test_print_cuts_nothing_and_is_light(browser: Any, opened: Callable[..., Any
     try:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": theme})
         opened("dispatchEvent(new Event('beforeprint'))")
-        eventually(browser, "return document.querySelector('#chart .main-svg').getBoundingClientRect().right <= innerWidth", True)
+        eventually(browser, "return document.querySelector('#chart .main-svg').getBoundingClientRect().right <= innerWidth")
         wide = opened("""
             const over = e => !e.closest('svg') && e.getBoundingClientRect().right > innerWidth + 0.5;
             return [...document.querySelectorAll('body *')].filter(over).map(e => e.tagName + '.' + e.className)""")
@@ -402,7 +396,7 @@ def test_keys_alone_reach_and_sort(browser: Any, opened: Callable[..., Any]) -> 
     press(Keys.TAB)
     assert opened(at) == ["skip", "solid"]  # the first stop, and it is seen
     press(Keys.ENTER)
-    eventually(browser, "return location.hash", "#roofline")
+    eventually(browser, "return location.hash === '#roofline'")
     stops = opened("return document.querySelectorAll('#chart .modebar-btn').length") + 1  # the picture's own buttons
     press(*[Keys.TAB] * stops)
     assert opened("return document.activeElement.type") == "checkbox"
