@@ -355,29 +355,22 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, ceilings: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [(b"not json", "is not valid JSON"), (b'{"schema_version": 4, "kind": "machines", "machines": []}', "holds no machine")],
-)
-def test_damaged_machine_files(content: bytes, said: str, tmp_path: Path, cli: Any) -> None:
-    path = tmp_path / "machine.json"
-    path.write_bytes(content)
-    for arguments in (["plot", str(path)], ["run", "relu", "--machine", str(path)], ["report", "--from", str(tmp_path)]):
-        assert said in cli.refused(arguments)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
+    ("name", "content", "said"),
     [
-        (b'{"schema_version": 99}\n', "upgrade roofline"),
-        (b'not json\n{"schema_version": 4}\n', "line 1"),
-        (b'{"schema_version": 4}\n', "line 1 lacks"),
-        (b"# my notes\n\n", "is not valid JSON"),
+        ("machine.json", b"not json", "is not valid JSON"),
+        ("machine.json", b'{"schema_version": 4, "kind": "machines", "machines": []}', "holds no machine"),
+        ("r.jsonl", b'{"schema_version": 99}\n', "upgrade roofline"),
+        ("r.jsonl", b'not json\n{"schema_version": 4}\n', "line 1"),
+        ("r.jsonl", b'{"schema_version": 4}\n', "line 1 lacks"),
+        ("r.jsonl", b"# my notes\n\n", "is not valid JSON"),
     ],
 )
-def test_a_damaged_results_file_is_not_appended_to(content: bytes, said: str, tmp_path: Path, cli: Any) -> None:
-    path = tmp_path / "r.jsonl"
+def test_damaged_files_are_refused_and_stay(name: str, content: bytes, said: str, tmp_path: Path, cli: Any) -> None:
+    path = tmp_path / name
     path.write_bytes(content)
-    for arguments in (["sweep", "relu", "-o", str(path)], ["run", "relu", "-o", str(path)], ["explain", str(path)]):
+    machine = (["plot", str(path)], ["run", "relu", "--machine", str(path)], ["report", "--from", str(tmp_path)])
+    results = (["sweep", "relu", "-o", str(path)], ["run", "relu", "-o", str(path)], ["explain", str(path)])
+    for arguments in machine if name == "machine.json" else results:
         assert said in cli.refused(arguments)
     assert path.read_bytes() == content
 
