@@ -147,7 +147,7 @@ def timed_again(
     device: Device, todo: Sequence[Standard], shown: Progress, late: Callable[..., bool], surroundings: Surroundings
 ) -> dict[Standard, KernelTime]:
     """As many of these, which are timed and so checked already, as a deadline allows."""
-    shown.more(len(todo))
+    shown.total += len(todo)
     found: dict[Standard, KernelTime] = {}
     for standard in todo:
         shown.step(f"{standard.label}, again")
@@ -254,7 +254,7 @@ class _Run:
         self, items: Sequence[tuple[str, Device, Wanted]], why: str, shown: Progress, late: Callable[..., bool]
     ) -> None:
         """Ceilings once more; the better one of each is kept."""
-        shown.more(len(items))
+        shown.total += len(items)
         for label, where, what in items:
             shown.step(f"{label}, again ({why})")
             if not late():

@@ -22,26 +22,19 @@ class Progress:
     """`with Progress(option, total) as progress: progress.step(label)` before each of `total` pieces of work.
 
     option: None shows a bar only in a terminal or Jupyter, True always, False never; a callable gets (done, total, label).
+    total may grow meanwhile.
     """
 
     def __init__(self, option: ProgressOption, total: int) -> None:
         if option is not None and not isinstance(option, bool) and not callable(option):
             raise Error(f"progress must be None, True, False or a callable(done, total, label), got {option!r:.80}")
         self.total, self.done = total, -1
-        self._callback: Any = None
+        self._callback = option if callable(option) else None
         self._bar: Any = None
-        if callable(option):
-            self._callback = option
-        elif option or (option is None and (sys.stderr.isatty() or _in_jupyter())):
+        if option is True or (option is None and (sys.stderr.isatty() or _in_jupyter())):
             from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
             self._bar = tqdm(total=total, file=sys.stderr, leave=False, dynamic_ncols=True, unit="point")
-
-    def more(self, pieces: int) -> None:
-        """So many more pieces of work than were expected."""
-        self.total += pieces
-        if self._bar is not None:
-            self._bar.total = self.total
 
     def step(self, label: str) -> None:
         """The next piece of work begins."""
@@ -49,7 +42,7 @@ class Progress:
         if self._callback:
             self._callback(self.done, self.total, label)
         if self._bar is not None:
-            self._bar.n = self.done
+            self._bar.n, self._bar.total = self.done, self.total
             self._bar.set_description_str(label)
 
     def __enter__(self) -> Self:
