@@ -5,7 +5,7 @@ from reported import Reported
 
 from roofline.ceilings import wanted
 from roofline.measurement.probing import Ready
-from roofline.measurement.timing import freezer
+from roofline.measurement.timing import freeze
 from roofline.operators import AllReduce, ForkJoin, Operator
 from roofline.prediction import Rates
 from roofline.probes import Identity, probe_named
@@ -29,7 +29,7 @@ def test_the_prediction_of_a_collective_is_bound_by_the_link() -> None:
         seen["roofs"] = roofs
         return {"bound": "link"}
 
-    limiting = freezer(probes, {}, expected, "DRAM")([[1e-3], [5e-6], [10e-3]])
+    limiting = freeze(probes, {}, expected, "DRAM", [[1e-3], [5e-6], [10e-3]])
     assert probes[limiting].kind == "link"
     assert seen["roofs"].link_bytes_per_s == pytest.approx(1e11)  # type: ignore[attr-defined]
 

@@ -16,7 +16,7 @@ from roofline import CoreToCore, Error, ForkJoin, OutOfMemory, PointerChase, Pol
 from roofline.measurement import open_device
 from roofline.measurement.probing import Ready, ready
 from roofline.measurement.tensors import allocate_all, check, huge_page_share
-from roofline.measurement.timing import freezer, from_roofs, launches_moved
+from roofline.measurement.timing import freeze, from_roofs, launches_moved
 from roofline.probes.bandwidth import STREAM
 from roofline.probes.latency import CHASE, CORE_TO_CORE, HOPS, HOST_CALL, LAUNCH, chase_problem
 from roofline.results import roof_value
@@ -242,7 +242,7 @@ def test_a_disturbed_bracket_of_the_launch_binds_nothing() -> None:
 
     frozen: dict[str, Any] = {}
     probes: list[Any] = [Fixed("bandwidth", memory), Fixed("latency", launch)]
-    assert freezer(probes, frozen, from_roofs(0, 1000), "DRAM")([[], []]) == 0
+    assert freeze(probes, frozen, from_roofs(0, 1000), "DRAM", [[], []]) == 0
     assert (frozen["bound"], frozen["time_s"]) == ("DRAM", 1e-6)
     start = bracket(tuple(launch[1:]), "fork-join", kind="latency", after_samples=tuple(launch))
     m = measurement(Relu(), (2e-6,) * 3, bytes={"compulsory": 1000}, brackets=(bracket(tuple(memory)), start))

@@ -37,7 +37,6 @@ def timed(prepared: Prepared, policy: Policy, step: int = -1) -> dict[str, Any]:
     return result
 
 
-Freeze = Callable[[list[list[float]]], int]
 Expected = Callable[[Roofs], Mapping[str, Any]]  # roofs as the brackets show them -> the prediction to store
 
 
@@ -53,17 +52,13 @@ def roofs_seen(rates: Mapping[str, Sequence[float]], level: str) -> Roofs:
     )
 
 
-def freezer(probes: list[Ready], frozen: dict[str, Any], expected: Expected, level: str) -> Freeze:
-    """The function that turns the brackets before into the prediction, stored in `frozen` before the problem runs."""
-
-    def freeze(before_s: list[list[float]]) -> int:
-        frozen.clear()
-        frozen.update(expected(roofs_seen({p.kind: p.rates(s) for p, s in zip(probes, before_s, strict=True)}, level)))
-        frozen["frozen_utc"] = utc_now()
-        kind = {"compute": "compute", "launch": "latency", "link": "link"}.get(frozen["bound"], "bandwidth")
-        return next(index for index, p in enumerate(probes) if p.kind == kind)
-
-    return freeze
+def freeze(probes: list[Ready], frozen: dict[str, Any], expected: Expected, level: str, before_s: list[list[float]]) -> int:
+    """Stores the prediction by the brackets before in `frozen`, before the problem runs. Gives the index of the limiting roof."""
+    frozen.clear()
+    frozen.update(expected(roofs_seen({p.kind: p.rates(s) for p, s in zip(probes, before_s, strict=True)}, level)))
+    frozen["frozen_utc"] = utc_now()
+    kind = {"compute": "compute", "launch": "latency", "link": "link"}.get(frozen["bound"], "bandwidth")
+    return next(index for index, p in enumerate(probes) if p.kind == kind)
 
 
 def from_roofs(flops: int, bytes_: int) -> Expected:
@@ -131,8 +126,8 @@ def bracketed(
 ) -> dict[str, Any]:
     """Brackets, samples, brackets: everything of a Measurement that comes from the clock."""
     frozen: dict[str, Any] = {}
-    freeze = freezer(probes, frozen, expected, level)
-    seen = device.core.measure(sets, flush_each, [(p.sets, p.flush) for p in probes], freeze, policy.to_dict())
+    freezing = partial(freeze, probes, frozen, expected, level)
+    seen = device.core.measure(sets, flush_each, [(p.sets, p.flush) for p in probes], freezing, policy.to_dict())
     brackets = tuple(
         Bracket(
             label=p.label, kind=p.kind, level=p.level, problem=p.described(), variant=p.variant,
