@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..errors import Error, OutOfMemory, Unsupported
 from ..kernel_costs import leave_one_out, problem_of
-from ..machine import IMPLAUSIBLE, Ceiling, EmpiricalRoofline, KernelTime, Machine, SizeCurve
+from ..machine import IMPLAUSIBLE, Ceiling, EmpiricalRoofline, KernelTime, Machine, SizeCurve, last_half
 from ..machine.ceiling import vector_operations
 from ..measurement import Policy
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
@@ -28,7 +28,7 @@ from ..units import fmt_percent
 from ..words import arguments_checked
 from .again import in_another_state
 from .kept import PENDING, Kept
-from .series import sustained_load
+from .series import long_load
 from .share import last_cache_share
 from .standard import Surroundings, averaged, kernel_time
 from .wanted import wanted, wanted_series
@@ -62,7 +62,7 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
     found = fastest(device, what)
     found.verify(f"the probe {what.label}")
     seen = found.sampled(device, warm(policy) if what.probe.operator == "fma" else policy)
-    load = sustained_load(device, found) if what.sustained else ()
+    load = last_half(long_load(device, found)) if what.sustained else ()
     clocks = [sample.clock_hz for sample in load if sample.clock_hz]
     made = Ceiling(
         probe=what.probe.id,

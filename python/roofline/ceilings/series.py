@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..errors import Error, Unsupported
-from ..machine import EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint, SustainedSample, cache_capacity, last_half
+from ..machine import EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint, SustainedSample, cache_capacity
 from ..measurement import Policy
 from ..measurement.arena import REGIONS
 from ..measurement.devices import Device, exclusive
@@ -169,18 +169,13 @@ def intensity_sweep(
         threads=device.threads,
         points=tuple(by_intensity[intensity] for intensity in sorted(by_intensity)),
         burst=tuple(bursts),
-        sustained=_load(device, peak) if sustained else (),
+        sustained=long_load(device, peak) if sustained else (),
         status=status,
         reason=reason,
     )
 
 
-def sustained_load(device: Device, peak: Ready) -> tuple[SustainedSample, ...]:
-    """What a long load comes to: its last half, where power and heat have settled."""
-    return last_half(_load(device, peak))
-
-
-def _load(device: Device, peak: Ready) -> tuple[SustainedSample, ...]:
+def long_load(device: Device, peak: Ready) -> tuple[SustainedSample, ...]:
     """Multiply-adds for LOAD_S, in intervals of half a second with the clock read between them (for some milliseconds)."""
     begun = time.monotonic()
     found: list[SustainedSample] = []
