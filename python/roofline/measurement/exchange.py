@@ -13,7 +13,7 @@ from ..counts import Array
 from ..dtypes import dtype
 from ..errors import Error, Unsupported
 from ..tensor_spec import TensorSpec
-from .devices import Device, core
+from .devices import Device, core, open_device
 
 # DLPack's numbers, from its header: kinds of device, and (code, bits) of an element.
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
@@ -242,31 +242,27 @@ class DeviceArray:
         home = self.__dlpack_device__()
         wanted = home if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
         versioned = max_version is not None and max_version[0] >= 1
-        if wanted == (CPU, 0) and wanted != home:
-            if copy is False:
-                raise BufferError(f"it lies on {self.device}: the CPU can only have a copy")
+        to_host = wanted == (CPU, 0) and wanted != home
+        if wanted != home and not to_host:
+            raise BufferError(f"it lies on {self.device} (DLPack's device {home}), and is not copied to {wanted}")
+        if to_host and copy is False:
+            raise BufferError(f"it lies on {self.device}: the CPU can only have a copy")
+        if wanted[0] == CPU:
             if stream is not None:
                 raise BufferError("a stream means nothing on the CPU: pass None")
-            from .devices import open_device
-
-            host = open_device("cpu")
-            there = DeviceArray(host, host.core.memory(self.nbytes), self.shape, self.dtype)
-            there._memory.write(self.numpy())
-            return there._capsule((CPU, 0), versioned, copied=True)
-        if wanted != home:
-            raise BufferError(f"it lies on {self.device} (DLPack's device {home}), and is not copied to {wanted}")
-        if home[0] == CUDA:
-            if stream == 0:
-                raise BufferError("stream 0 is ambiguous: pass 1 (legacy default), 2 (per-thread default), a handle or -1")
-            if stream != -1:
-                self._device.core.signal(1 if stream is None else int(stream))
-        elif stream is not None:
-            raise BufferError("a stream means nothing on the CPU: pass None")
-        if not copy:
+        elif stream == 0:
+            raise BufferError("stream 0 is ambiguous: pass 1 (legacy default), 2 (per-thread default), a handle or -1")
+        elif stream != -1:
+            self._device.core.signal(1 if stream is None else int(stream))
+        if not (copy or to_host):
             return self._capsule(home, versioned)
-        twin = DeviceArray(self._device, self._device.core.memory(self.nbytes), self.shape, self.dtype)
-        twin._memory.copy(self._memory)
-        return twin._capsule(home, versioned, copied=True)
+        there = open_device("cpu") if to_host else self._device
+        twin = DeviceArray(there, there.core.memory(self.nbytes), self.shape, self.dtype)
+        if to_host:
+            twin._memory.write(self.numpy())
+        else:
+            twin._memory.copy(self._memory)
+        return twin._capsule(wanted, versioned, copied=True)
 
     def _capsule(self, where: tuple[int, int], versioned: bool, *, copied: bool = False) -> Any:
         code = _CODES[names_of(self.dtype)[-1]]
