@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ..machine import MEMORIES, UNVERIFIED, Ceiling, Machine, grouped
+from ..machine import MEMORIES, UNVERIFIED, Ceiling, Machine
 from ..words import backend_of
-from .matching import ABSENT, QUANTITIES, named
+from .matching import ABSENT, QUANTITIES, named, of_best_mode
 from .numbers import estimate, status_of
 from .rows import Pair
 
@@ -54,7 +54,7 @@ def _claim(claim: Ceiling, measured: Sequence[Ceiling], name: str) -> Pair:
     ratios: tuple[float | None, ...] = (None, None, None)
     said = ABSENT
     if best is not None:
-        reached = estimate(grouped(best.samples)[-1], best.status, tuple(m.value for m in best.modes) if best.bimodal else ())
+        reached = of_best_mode(best)
         ratios = tuple(rate / stated.value for rate in (reached.value, reached.low, reached.high))
         said = status_of(best.status) or MEASURED
         cores = f", and claimed for {claim.threads} cores" if claim.threads not in (0, best.threads) else ""

@@ -93,15 +93,14 @@ def _pair_name(a: Ceiling, b: Ceiling) -> str:
     return named(a) if a.threads == b.threads else a.name
 
 
+def of_best_mode(c: Ceiling) -> Median:
+    groups = grouped(c.samples)
+    return estimate(groups[0 if c.kind == "latency" else -1], c.status, tuple(m.value for m in c.modes) if c.bimodal else ())
+
+
 def _ceiling_pair(a: Ceiling, b: Ceiling) -> Pair:
-    higher = a.kind != "latency"
-    bimodal = a.bimodal or b.bimodal
-
-    def best(c: Ceiling) -> Median:
-        groups = grouped(c.samples)
-        return estimate(groups[-1 if higher else 0], c.status, tuple(m.value for m in c.modes) if c.bimodal else ())
-
-    left, right = best(a), best(b)
+    higher, bimodal = a.kind != "latency", a.bimodal or b.bimodal
+    left, right = of_best_mode(a), of_best_mode(b)
     found = ratio(left, right)
     claimed = a.source == b.source == "datasheet"
     said = by_modes(a.samples, b.samples, higher) if bimodal else verdict(found, higher)
