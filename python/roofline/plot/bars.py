@@ -158,5 +158,4 @@ class Rows:
             for mark in row.marks:
                 if mark.key and mark.key not in found:
                     found[mark.key] = key_of(theme, mark.colour, mark.marker)
-        keys = [key for key in self.names if key in found]
-        set_legend(ax, theme, [found[key] for key in keys], [self.names[key] for key in keys], room, gap)
+        set_legend(ax, theme, [(name, found[key]) for key, name in self.names.items() if key in found], room, gap)

@@ -126,25 +126,24 @@ class Cells:
         from matplotlib.lines import Line2D
         from matplotlib.patches import Patch
 
-        handles: list[Any] = []
-        names: list[str] = []
+        named: list[tuple[str, Any]] = []
         if self.border:
-            handles.append(Line2D([], [], color=theme("red"), linewidth=2.2))
-            names.append(self.border_name)
+            named.append((self.border_name, Line2D([], [], color=theme("red"), linewidth=2.2)))
         for kind in dict.fromkeys(kinds.reshape(-1).tolist()):
             if kind:
-                handles.append(Patch(facecolor=_fill(theme, kind), hatch=style.HATCHES.get(_kind(kind), ""),
-                                     edgecolor=theme("muted"), linewidth=0.4))  # fmt: skip
-                names.append(self.unfit if kind == "unfit" else kind)
+                patch = Patch(
+                    facecolor=_fill(theme, kind), hatch=style.HATCHES.get(_kind(kind), ""), edgecolor=theme("muted"), linewidth=0.4
+                )
+                named.append((self.unfit if kind == "unfit" else kind, patch))
         if scale:
             flat = np.asarray(self.values, dtype=float).reshape(-1)
             texts = [text for row in self.texts for text in row]
             order = [i for i in np.argsort(flat) if texts[i]]
             shares = self._shares().reshape(-1)
             for i in dict.fromkeys((order[0], order[len(order) // 2], order[-1]) if order else ()):
-                handles.append(Patch(facecolor=self._rgb(theme, shares[i : i + 1])[0], edgecolor=theme("muted"), linewidth=0.4))
-                names.append(texts[i])
-        set_legend(ax, theme, handles, names, room)
+                colour = self._rgb(theme, shares[i : i + 1])[0]
+                named.append((texts[i], Patch(facecolor=colour, edgecolor=theme("muted"), linewidth=0.4)))
+        set_legend(ax, theme, named, room)
 
 
 def written(value: Any, unit: str | None, digits: int = 3, *, ratio: bool = False) -> str:

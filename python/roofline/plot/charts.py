@@ -303,16 +303,14 @@ class Chart:
         return self._numbered or any(line.key for line in self.lines) or any(dot.key for dot in self.dots)
 
     def _legend(self, ax: Axes, theme: Theme, room: Room) -> None:
-        handles = [key_of(theme, line.colour, line.marker, line.dashes, line.hollow, line.width) for line in self.lines if line.key]
-        names = [line.label for line in self.lines if line.key]
+        keyed = (line for line in self.lines if line.key)
+        named = [(line.label, key_of(theme, line.colour, line.marker, line.dashes, line.hollow, line.width)) for line in keyed]
         if self._numbered:
-            handles += [key_of(theme, d.colour, d.marker, hollow=d.hollow) for d in self.dots]
-            names += [f"{i}  {d.name}  {d.text}".rstrip() for i, d in enumerate(self.dots, start=1)]
+            dots = {f"{i}  {d.name}  {d.text}".rstrip(): d for i, d in enumerate(self.dots, start=1)}
+            named += [(name, key_of(theme, d.colour, d.marker, hollow=d.hollow)) for name, d in dots.items()]
         else:
-            keys = {dot.key: dot for dot in self.dots if dot.key}
-            handles += [key_of(theme, d.colour, d.marker) for d in keys.values()]
-            names += list(keys)
-        set_legend(ax, theme, handles, names, room)
+            named += [(key, key_of(theme, d.colour, d.marker)) for key, d in {d.key: d for d in self.dots if d.key}.items()]
+        set_legend(ax, theme, named, room)
 
 
 def ranges(numbers: list[int]) -> str:

@@ -100,19 +100,19 @@ def set_title(ax: Axes, title: str, room: Room, left: float = 0.8) -> None:
     ax.set_title("\n".join(wrapped), loc="left", fontsize=size, fontweight="bold", pad=6)
 
 
-def set_legend(ax: Axes, theme: Theme, handles: Sequence[Any], names: Sequence[str], room: Room, gap: float = 0.1) -> None:
-    """Right of the axes, with no more rows and letters than fit; the last row counts what is left out."""
-    if not handles:
+def set_legend(ax: Axes, theme: Theme, named: Sequence[tuple[str, Any]], room: Room, gap: float = 0.1) -> None:
+    """Right of the axes, with no more rows and letters than fit; the last row counts what is left out. named: names and handles."""
+    if not named:
         return
     from matplotlib.lines import Line2D
     from matplotlib.transforms import ScaledTranslation
 
     size = 6.0 if room.compact else style.TINY
     most = max(int((room.height - 1.3) / (size / style.TINY * LINE * 1.12)), 3)
-    handles, names = list(handles), [shortened(printable(name), columns_in(room.width * LEGEND - 0.35, size)) for name in names]
-    if len(names) > most:
-        left_out = len(names) - most + 1
-        handles[most - 1 :], names[most - 1 :] = [Line2D([], [], linestyle="none")], [f"{left_out} more in the table"]
+    rows = [(shortened(printable(name), columns_in(room.width * LEGEND - 0.35, size)), handle) for name, handle in named]
+    if len(rows) > most:
+        rows[most - 1 :] = [(f"{len(rows) - most + 1} more in the table", Line2D([], [], linestyle="none"))]
+    names, handles = zip(*rows, strict=True)
     figure: Any = ax.figure
     place = ax.transAxes + ScaledTranslation(gap, 0, figure.dpi_scale_trans)
     ax.legend(handles, names, fontsize=size, labelspacing=0.3, handletextpad=0.5, handlelength=1.8, loc="upper left",
