@@ -162,10 +162,10 @@ bool reads_as_stored(Device& device, const GemmKernels& table, Stored type) {
                 float* const a = static_cast<float*>(own.get()) + worker * own_floats;
                 block({.b = b.get(), .c = a + kRows * kInner, .workspace = a + kRows * (kInner + columns), .rows = kRows, .columns = columns,
                        .c_stride = columns, .inner = kInner, .first = 0, .last = kStrips, .inner_block = kInner, .panels = a,
-                       .as_stored = candidate == 1});
+                       .as_stored = candidate == 0});
               });
             }};
-  }) == 1;
+  }) == 0;
 }
 
 namespace {
