@@ -18,14 +18,14 @@ struct Bf16Pairs {
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add(a, b); }
 };
 
-// Words of fp8, in the order in which `widen_64` takes them.
-template <class Element>
+// Words of fp8, in the order in which `widen_64` takes them. Crowded: tiles of more than 12 rows meet them.
+template <class Element, bool Crowded = false>
 struct Fp8Strip {
   static constexpr bool kWide = false;
   static constexpr Index kRowBytes = kWidth * 2;
   using Sum = Bf16Pairs;
   ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
-    widen_64<Fp8Pair>(_mm512_loadu_si512(b + (base + u) * kRowBytes), kBytesOfBf16<Element>, low, high);
+    widen_64<Fp8Pair, Crowded>(_mm512_loadu_si512(b + (base + u) * kRowBytes), kBytesOfBf16<Element>, low, high);
   }
 };
 
@@ -77,7 +77,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
     .pack = {nullptr, pack_pairs<std::uint16_t>, nullptr, nullptr, pack_fp8, pack_fp8},
     .few = {nullptr, few<Rows<WideStrip<Bf16Pairs>>>, nullptr, nullptr, few<Rows<Fp8Strip<Fp8E4m3>>>, few<Rows<Fp8Strip<Fp8E5m2>>>},
     .block = {nullptr, block<Rows<WideStrip<Bf16Pairs>>, UnpackedStrip<Bf16Pairs, PairOfRows>>, nullptr, nullptr,
-              block<Rows<Fp8Strip<Fp8E4m3>>>, block<Rows<Fp8Strip<Fp8E5m2>>>},
+              block<Rows<Fp8Strip<Fp8E4m3, true>>>, block<Rows<Fp8Strip<Fp8E5m2, true>>>},
     .pack_a = pack_panels<Bf16Pairs>,
     .pack_wide = {nullptr, pack_strips<1>},
     .plain = {nullptr, plain<PairOfRows>},

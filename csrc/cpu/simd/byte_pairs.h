@@ -42,8 +42,10 @@ constexpr BytesOfBf16 bytes_of_bf16() {
 }
 template <class Element>
 constexpr BytesOfBf16 kBytesOfBf16 = bytes_of_bf16<Element>();
-// Words of the numbers of 64 bytes by their tables: of the first eight of every 16, and of the others.
-template <class Pair>
+constexpr std::uint32_t kSigns = 0x80808080;
+// Words of the numbers of 64 bytes by their tables: of the first eight of every 16, and of the others. Crowded: no register is left
+// for the mask of signs, which is read from memory each time.
+template <class Pair, bool Crowded = false>
 ROOFLINE_INLINE void widen_64(__m512i x, const BytesOfBf16& tables, Vec& first, Vec& second) {
   constexpr bool kInt8 = std::is_same_v<Pair, Int8Pair>;
   const __m512i size = kInt8 ? _mm512_abs_epi8(x) : x;
@@ -52,7 +54,11 @@ ROOFLINE_INLINE void widen_64(__m512i x, const BytesOfBf16& tables, Vec& first, 
     return _mm512_maskz_permutex2var_epi8(some, _mm512_load_si512(table), size, _mm512_load_si512(table + 64));
   };
   const __m512i low = look_up(tables.low);
-  const __m512i high = _mm512_ternarylogic_epi32(look_up(tables.high), x, _mm512_set1_epi8(-128), 0xF8);  // a | (b & c)
+  __m512i high = look_up(tables.high);
+  if constexpr (Crowded)
+    asm("vpternlogd $0xF8, %2%{1to16%}, %1, %0" : "+v"(high) : "v"(x), "m"(kSigns));  // high | (x & signs)
+  else
+    high = _mm512_ternarylogic_epi32(high, x, _mm512_set1_epi32(kSigns), 0xF8);
   first = _mm512_castsi512_ps(_mm512_unpacklo_epi8(low, high));
   second = _mm512_castsi512_ps(_mm512_unpackhi_epi8(low, high));
 }
