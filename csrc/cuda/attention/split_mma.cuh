@@ -65,8 +65,7 @@ struct SplitMma {
 
   ROOFLINE_DEVICE int own_lane() const { return Shape::kLean ? fresh(lane) : lane; }
 
-  // Queries of a unit, zeros beyond its rows; with caches of bytes in the order of byte_depth. Asked for while the unit before is
-  // being finished, stored when that has been.
+  // Queries of a unit, zeros beyond its rows. Asked for while the unit before is being finished, stored when that has been.
   ROOFLINE_DEVICE void ask_for_queries(int unit) {
     const int its_kv_head = unit / work.row_chunks, first = unit % work.row_chunks * kRows;
     const std::uint16_t* q =

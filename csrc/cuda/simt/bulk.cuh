@@ -64,8 +64,6 @@ __device__ __forceinline__ void bulk_store(void* to, const void* from, std::uint
 __device__ __forceinline__ void commit_stores() { ROOFLINE_BULK("cp.async.bulk.commit_group;" ::: "memory"); }
 // Until this thread's groups have read their shared memory.
 __device__ __forceinline__ void wait_stores_read() { ROOFLINE_BULK("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-// Until they are done.
-__device__ __forceinline__ void wait_stores() { ROOFLINE_BULK("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 }  // namespace roofline::cuda
 

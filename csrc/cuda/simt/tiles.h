@@ -38,19 +38,11 @@ ROOFLINE_HOST_DEVICE constexpr int swizzled_from(int start, int rows8, int steps
 // - of columns x depth two B operands: right, then down.
 ROOFLINE_HOST_DEVICE constexpr Place down_then_right(int lane) { return {lane % 16, lane / 16}; }
 ROOFLINE_HOST_DEVICE constexpr Place right_then_down(int lane) { return {lane / 16 * 8 + lane % 8, lane / 8 % 2}; }
-ROOFLINE_HOST_DEVICE constexpr Place down(int lane) { return {lane, 0}; }
 
-// Where element i of a lane's fragment lies. A: 8 elements in 4 registers; B: 4 in 2; C and D: 4.
-ROOFLINE_HOST_DEVICE constexpr Place a_place(int lane, int i) {
-  return {lane / 4 + i / 2 % 2 * 8, lane % 4 * 2 + i % 2 + i / 4 * 8};
-}
-ROOFLINE_HOST_DEVICE constexpr Place b_place(int lane, int i) { return {lane % 4 * 2 + i % 2 + i / 2 * 8, lane / 4}; }
+// Where element i, of four, of a lane's fragment of C and D lies.
 ROOFLINE_HOST_DEVICE constexpr Place c_place(int lane, int i) { return {lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2}; }
 
-// With elements of one byte ldmatrix moves pairs of them, and the order of what is summed over, or of an operand's rows, is ours
-// to choose. byte_depth: the depth whose element stands in row `depth` of B, and in column `depth` of A. byte_row: the row of a
-// transposed operand that stands in row `row`.
-ROOFLINE_HOST_DEVICE constexpr int byte_depth(int depth) { return depth % 8 / 2 * 4 + depth % 2 + depth / 8 * 2; }
+// ldmatrix moves elements of one byte in pairs. Returns the row of a transposed operand that then lies in row `row`.
 ROOFLINE_HOST_DEVICE constexpr int byte_row(int row) { return row % 8 * 2 + row / 8; }
 
 }  // namespace roofline::cuda
