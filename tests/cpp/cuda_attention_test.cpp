@@ -254,7 +254,7 @@ void expect_tiled(const AttentionShape& s, Emulation mode, int slots = 0, bool r
   work.q = operands.q.bits.data(), work.k = operands.k.bits.data(), work.v = operands.v.bits.data(), work.out = out.data();
   work.tiling = plan_queries(s.batch * s.heads, s.batch * s.kv_heads, s.seq_q, 1 << 20, Shape::kBlockQ, 5 << 20);
   work.seq_q = s.seq_q, work.seq_kv = s.seq_kv, work.head_dim = s.head_dim, work.slots = slots, work.causal = s.causal;
-  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.head_dim)));
+  work.scale = exponent_scale(s.head_dim);
   if constexpr (std::is_same_v<T, float>)
     emulate(work.tiling.blocks(), Shape::kThreads, Shape::kSharedBytes, mode, [&] { fp32_attention<Shape>(work); });
   else
@@ -386,7 +386,7 @@ void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident,
   work.split = plan_split(std::int64_t{units} * work.row_chunks, ceil_div(s.keys, Shape::kStepKeys), resident, 1, busy);
   work.kv_heads = s.kv_heads, work.rows = rows, work.seq_q = s.seq_q, work.keys = s.keys, work.window = s.window;
   work.head_dim = s.head_dim, work.page_size = s.page_size, work.slots = slots, work.causal = s.causal;
-  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.head_dim))) / s.size;
+  work.scale = exponent_scale(s.head_dim) / s.size;
   std::vector<float> parts(2 * work.split.blocks * Shape::kRows * Shape::kHeadDim, NAN);
   std::vector<float> stats(2 * work.split.blocks * Shape::kRows * 2, NAN);
   std::vector<unsigned> arrivals(work.split.units, 0);
@@ -490,7 +490,7 @@ void expect_mla(const MlaCase& s, Emulation mode, int slots, int resident, int b
   work.rows = s.rows(), work.seq_q = s.seq_q, work.keys = s.keys, work.rank = s.rank, work.rope_dim = s.rope_dim;
   work.slots = slots, work.causal = s.causal, work.row_chunks = static_cast<int>(ceil_div(s.rows(), Shape::kRows));
   work.split = plan_split(std::int64_t{s.batch} * work.row_chunks, ceil_div(s.keys, Shape::kStepKeys), resident, 1, busy);
-  work.scale = s.scale();
+  work.scale = exponent_scale(s.rank + s.rope_dim);
   std::vector<float> parts(2 * work.split.blocks * Shape::kRows * Shape::kRank, NAN);
   std::vector<float> stats(2 * work.split.blocks * Shape::kRows * 2, NAN);
   std::vector<unsigned> arrivals(work.split.units, 0);

@@ -21,7 +21,7 @@ void expect_latent(const MlaCase& s, Emulation mode, int resident, double growth
   LatentWork work;
   work.out = operands.out.data(), work.rows = s.rows(), work.seq_q = s.seq_q, work.keys = s.keys, work.rank = s.rank;
   work.c = operands.c.bits.data(), work.k_rope = operands.rope.bits.data(), work.rope_dim = s.rope_dim;
-  work.causal = s.causal, work.scale = s.scale();
+  work.causal = s.causal, work.scale = exponent_scale(s.rank + s.rope_dim);
   work.row_chunks = static_cast<int>(ceil_div(s.rows(), Shape::kRows));
   work.split = plan_split(s.batch, ceil_div(s.keys, Shape::kStepKeys), std::max(resident / work.row_chunks, 1), 1, 17);
   const std::int64_t part_rows = 2 * work.split.blocks * work.row_chunks * Shape::kRows;

@@ -68,7 +68,7 @@ void expect_attention(const AttentionShape& s, Emulation mode, std::int64_t bloc
   work.out = out.data(), work.logsumexp = logsumexp.data(), work.head_dim = s.head_dim;
   work.tiling = plan_queries(s.batch * s.heads, s.batch * s.kv_heads, s.seq_q, 1 << 20, Shape::kBlockQ, 5 << 20);
   work.seq_q = s.seq_q, work.seq_kv = s.seq_kv, work.causal = s.causal;
-  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.head_dim)));
+  work.scale = exponent_scale(s.head_dim);
   unsigned drawn = 0;
   work.drawn = &drawn, work.grid = static_cast<int>(std::min(blocks, work.tiling.blocks()));
   AttentionMaps maps;

@@ -9,9 +9,6 @@ struct MlaCase {
   int batch, heads, seq_q, keys, rank, rope_dim;
   bool causal = true;
   int rows() const { return heads * seq_q; }
-  float scale() const {  // as `attend`
-    return static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(rank + rope_dim)));
-  }
 };
 
 template <class T>

@@ -6,8 +6,6 @@
 // memory, and each step waits three times for the whole block.
 #include <cuda_runtime.h>
 
-#include <cmath>
-
 #include "cuda/attention/mla.cuh"
 #include "cuda/attention/split_bind.cuh"
 #include "cuda/kernels.h"
@@ -27,14 +25,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) mla_kernel(const MlaWork w
 template <class T, class Shape>
 Bound mla_with(const MlaDecode& problem, Device& device, const Buffers& buffers) {
   MlaWork work;
-  const std::int64_t rows = problem.heads * problem.seq_q;
-  work.q_latent = problem.q_latent, work.q_rope = problem.q_rope, work.c = problem.c, work.k_rope = problem.k_rope;
-  work.out = problem.out, work.rows = static_cast<int>(rows), work.seq_q = static_cast<int>(problem.seq_q);
-  work.keys = static_cast<int>(problem.seq_kv), work.rank = static_cast<int>(problem.kv_lora_rank);
-  work.rope_dim = static_cast<int>(problem.qk_rope_head_dim), work.causal = problem.causal;
-  work.row_chunks = static_cast<int>(ceil_div(rows, Shape::kRows));
-  work.scale = static_cast<float>(1.4426950408889634 /
-                                  std::sqrt(static_cast<double>(problem.qk_nope_head_dim + problem.qk_rope_head_dim)));
+  set_sizes(work, problem, Shape::kRows);
+  work.q_latent = problem.q_latent, work.q_rope = problem.q_rope;
   return bind_split<Shape>(mla_kernel<T, Shape>, work, problem.batch * work.row_chunks, Shape::kRank, buffers, device);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -13,6 +14,11 @@ namespace roofline::cuda {
 
 // Powers of two by which a score may pass what was its row's maximum when the row's sums were last made smaller.
 constexpr float kSlack = 8.f;
+
+// Scale of scores over `dims` dimensions, for exponentials in base 2: log2(e) / sqrt(dims).
+inline float exponent_scale(std::int64_t dims) {
+  return static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(dims)));
+}
 
 // -- tiled: blocks of queries -----------------------------------------------------------------------------------------------
 

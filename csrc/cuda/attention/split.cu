@@ -6,8 +6,6 @@
 // in 16 bits, up to 8 in fp32; beyond that K and V are read again from L2.
 #include <cuda_runtime.h>
 
-#include <cmath>
-
 #include "cuda/attention/split.cuh"
 #include "cuda/attention/split_bind.cuh"
 #include "cuda/kernels.h"
@@ -53,7 +51,7 @@ Bound split_with(const Decode& problem, Device& device) {
   work.rows = static_cast<int>(rows), work.seq_q = static_cast<int>(problem.seq_q), work.keys = static_cast<int>(problem.keys);
   work.window = static_cast<int>(std::min(problem.window, problem.keys)), work.head_dim = static_cast<int>(problem.head_dim);
   work.page_size = static_cast<int>(problem.page_size), work.causal = problem.causal;
-  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));
+  work.scale = exponent_scale(problem.head_dim);
   const std::int64_t units = problem.batch * problem.kv_heads * work.row_chunks;
   return bind_split<Shape>(split_kernel<Arithmetic>, work, units, Shape::kHeadDim, buffers, device);
 }

@@ -4,8 +4,19 @@
 #include "cuda/attention/parts.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/plan.h"
+#include "ops/mla_decode.h"
 
 namespace roofline::cuda {
+
+// Sets what both kernels of mla_decode need, except the queries. chunk_rows: rows of a unit.
+template <class Work>
+void set_sizes(Work& work, const ops::MlaDecode& problem, int chunk_rows) {
+  work.c = problem.c, work.k_rope = problem.k_rope, work.out = problem.out, work.causal = problem.causal;
+  work.rows = static_cast<int>(problem.heads * problem.seq_q), work.seq_q = static_cast<int>(problem.seq_q);
+  work.keys = static_cast<int>(problem.seq_kv), work.rank = static_cast<int>(problem.kv_lora_rank);
+  work.rope_dim = static_cast<int>(problem.qk_rope_head_dim), work.row_chunks = static_cast<int>(ceil_div(work.rows, chunk_rows));
+  work.scale = exponent_scale(problem.qk_nope_head_dim + problem.qk_rope_head_dim);
+}
 
 // work: all but its split, its parts and its slots. width: of a part's rows.
 template <class Shape, class Work>

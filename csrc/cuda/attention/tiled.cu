@@ -4,8 +4,6 @@
 // with one, of 625 that mma.sync reaches there; fp32, 4k keys: 31 at head_dim 128, 46 % of the multiply-add peak.
 #include <cuda_runtime.h>
 
-#include <cmath>
-
 #include "cuda/attention/fp32.cuh"
 #include "cuda/attention/tiled.cuh"
 #include "cuda/kernels.h"
@@ -37,7 +35,7 @@ TiledWork tiled_work(const Attention& problem, const Device& device, std::int64_
   refuse("attention", size_refuses("tiled", problem.seq_kv, work.tiling));
   work.seq_q = static_cast<int>(problem.seq_q), work.seq_kv = static_cast<int>(problem.seq_kv);
   work.head_dim = static_cast<int>(problem.head_dim), work.causal = problem.causal;
-  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));
+  work.scale = exponent_scale(problem.head_dim);
   return work;
 }
 

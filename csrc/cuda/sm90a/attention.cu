@@ -8,8 +8,6 @@
 // Without rest, limited by power: 522 and 488, 639 and 634, 700, 718 and 682.
 #include <cuda_runtime.h>
 
-#include <cmath>
-
 #include "cuda/launch.cuh"
 #include "cuda/plan.h"
 #include "cuda/sm90a/attention.cuh"
@@ -36,7 +34,7 @@ Bound bind_with(const Attention& problem, Device& device) {
   work.tiling = plan_queries(problem.batch * problem.heads, kv_heads, problem.seq_q, kv_bytes, Shape::kBlockQ, gpu.l2_bytes);
   refuse("attention", size_refuses("warp_specialized", problem.seq_kv, work.tiling));
   work.seq_q = static_cast<int>(problem.seq_q), work.seq_kv = static_cast<int>(problem.seq_kv), work.causal = problem.causal;
-  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));
+  work.scale = exponent_scale(problem.head_dim);
 
   const auto kernel = warp_specialized_kernel<T, Shape>;
   allow_shared(device, kernel, Shape::kSharedBytes);

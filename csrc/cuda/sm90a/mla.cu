@@ -6,10 +6,7 @@
 // cluster that copy halves of each tile for both were slower by half: each waits for the other at every piece.
 #include <cuda_runtime.h>
 
-#include <cmath>
-
-#include "cuda/launch.cuh"
-#include "cuda/plan.h"
+#include "cuda/attention/split_bind.cuh"
 #include "cuda/sm90a/bind.h"
 #include "cuda/sm90a/mla.cuh"
 #include "cuda/sm90a/tensor_map.h"
@@ -35,12 +32,7 @@ Bound bind(const MlaDecode& problem, Device& device) {
   using Shape = LatentShape;
   const std::int64_t rows = problem.heads * problem.seq_q, rank = problem.kv_lora_rank, rope_dim = problem.qk_rope_head_dim;
   LatentWork work;
-  work.out = problem.out, work.c = problem.c, work.k_rope = problem.k_rope;
-  work.rope_dim = static_cast<int>(rope_dim), work.rows = static_cast<int>(rows), work.seq_q = static_cast<int>(problem.seq_q);
-  work.keys = static_cast<int>(problem.seq_kv), work.rank = static_cast<int>(rank), work.causal = problem.causal;
-  work.row_chunks = static_cast<int>(ceil_div(rows, Shape::kRows));
-  work.scale = static_cast<float>(1.4426950408889634 /
-                                  std::sqrt(static_cast<double>(problem.qk_nope_head_dim + problem.qk_rope_head_dim)));
+  set_sizes(work, problem, Shape::kRows);
   const std::int64_t groups = std::max(device.properties().sms / work.row_chunks, 1);
   work.split = plan_split(problem.batch, ceil_div(problem.seq_kv, Shape::kStepKeys), groups, Shape::kLeastSteps, kBusyComputing);
 
