@@ -22,18 +22,6 @@ struct KernelFacts {
   int blocks_per_sm = 0;
 };
 
-template <class F>
-KernelFacts kernel_facts(const Device& device, F* kernel, int threads, std::size_t dynamic_shared_bytes = 0) {
-  device.use();
-  cudaFuncAttributes attributes{};
-  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, kernel));
-  KernelFacts facts;
-  facts.registers = attributes.numRegs;
-  facts.shared_bytes = static_cast<int>(attributes.sharedSizeBytes + dynamic_shared_bytes);
-  ROOFLINE_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&facts.blocks_per_sm, kernel, threads, dynamic_shared_bytes));
-  return facts;
-}
-
 // Lets a kernel take this much dynamic shared memory: more than 48 KB must be asked for. What another plan of the kernel was
 // allowed stays: a launch with more than was asked for last is refused.
 template <class F>
@@ -44,6 +32,21 @@ void allow_shared(const Device& device, F* kernel, std::int64_t shared_bytes) {
   ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, of));
   if (shared_bytes <= attributes.maxDynamicSharedSizeBytes) return;
   ROOFLINE_CUDA(cudaFuncSetAttribute(of, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+}
+
+// Facts of a kernel in blocks of `threads`, with `shared_bytes` of dynamic shared memory, which it may take from now on.
+template <class F>
+KernelFacts kernel_facts(const Device& device, F* kernel, int threads, std::int64_t shared_bytes = 0) {
+  device.use();
+  if (shared_bytes > 0) allow_shared(device, kernel, shared_bytes);
+  const std::size_t dynamic_bytes = static_cast<std::size_t>(shared_bytes);
+  cudaFuncAttributes attributes{};
+  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, kernel));
+  KernelFacts facts;
+  facts.registers = attributes.numRegs;
+  facts.shared_bytes = static_cast<int>(attributes.sharedSizeBytes + dynamic_bytes);
+  ROOFLINE_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&facts.blocks_per_sm, kernel, threads, dynamic_bytes));
+  return facts;
 }
 
 // of(T{}) with the element type T of a dtype whose arithmetic is in fp32.
@@ -72,14 +75,22 @@ struct Grid {
   std::shared_ptr<void> memory = nullptr;  // the launches own it
 };
 
-// Launches of a kernel. name: as an error calls it.
+struct StepNames {
+  const char* step;
+  const char* kernel;  // as an error calls it
+  std::string prefix = "";
+};
+
+// Adds a step that launches a kernel, and records the kernel's facts in the plan.
 template <class... Parameters, class... Given>
-Launch launching(const char* name, void (*kernel)(Parameters...), const Grid& grid, Given... given) {
-  return [=](Queue& queue) {
-    kernel<<<static_cast<unsigned>(grid.blocks), grid.threads, static_cast<std::size_t>(grid.shared_bytes), stream(queue)>>>(
-        given...);
-    ROOFLINE_CUDA_LAUNCHED(name);
-  };
+void add_step(Bound& bound, const StepNames& names, void (*kernel)(Parameters...), const KernelFacts& facts, const Grid& grid,
+              Given... given) {
+  record(bound.plan, names.prefix, facts, grid.blocks, grid.threads);
+  bound.steps.push_back({names.step, [=, name = names.kernel](Queue& queue) {
+                           kernel<<<static_cast<unsigned>(grid.blocks), grid.threads, static_cast<std::size_t>(grid.shared_bytes),
+                                    stream(queue)>>>(given...);
+                           ROOFLINE_CUDA_LAUNCHED(name);
+                         }});
 }
 #endif
 

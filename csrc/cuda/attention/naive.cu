@@ -21,10 +21,6 @@ Bound naive(const Attention& problem, Device& device) {
   const TileGrid score_tiles = tile_grid(shape.heads, shape.seq_q, shape.seq_kv, kNaiveQueries, kNaiveKeys);
   const TileGrid value_tiles = tile_grid(shape.heads, shape.seq_q, shape.head_dim, kNaiveQueries, kNaiveValues);
   const std::int64_t rows = shape.heads * shape.seq_q;
-  // Not persistent: causal tiles differ in length, and the hardware hands out blocks as others end.
-  const std::int64_t score_grid = std::min(score_tiles.tiles(), kMaxGridX);
-  const std::int64_t softmax_grid = std::min(rows, kMaxGridX);
-  const std::int64_t value_grid = std::min(value_tiles.tiles(), kMaxGridX);
   const std::int64_t workspace_bytes = rows * shape.seq_kv * 4;
   const std::shared_ptr<void> memory = workspace(device, workspace_bytes);
   float* scores = static_cast<float*>(memory.get());
@@ -34,15 +30,16 @@ Bound naive(const Attention& problem, Device& device) {
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.plan.set("block_q", kNaiveQueries);
   bound.plan.set("block_kv", kNaiveKeys);
-  record(bound.plan, "scores_", kernel_facts(device, scores_kernel<T>, kNaiveThreads), score_grid, kNaiveThreads);
-  record(bound.plan, "softmax_", kernel_facts(device, softmax_kernel, kNaiveThreads), softmax_grid, kNaiveThreads);
-  record(bound.plan, "values_", kernel_facts(device, values_kernel<T>, kNaiveThreads), value_grid, kNaiveThreads);
-  bound.steps = {
-      {"q·kᵀ", launching("scores_kernel", scores_kernel<T>, {score_grid, kNaiveThreads}, static_cast<const T*>(problem.q),
-                         static_cast<const T*>(problem.k), scores, shape, score_tiles, scale)},
-      {"softmax", launching("softmax_kernel", softmax_kernel, {softmax_grid, kNaiveThreads}, scores, shape)},
-      {"p·v", launching("values_kernel", values_kernel<T>, {value_grid, kNaiveThreads, 0, memory}, scores,
-                        static_cast<const T*>(problem.v), static_cast<T*>(problem.out), shape, value_tiles)}};
+  // Not persistent: causal tiles differ in length, and the hardware hands out blocks as others end.
+  const auto add = [&](const StepNames& names, auto* kernel, std::int64_t tiles, auto... given) {
+    const Grid grid = {passing_grid(tiles), kNaiveThreads, 0, memory};
+    add_step(bound, names, kernel, kernel_facts(device, kernel, kNaiveThreads), grid, given...);
+  };
+  add({"q·kᵀ", "scores_kernel", "scores_"}, scores_kernel<T>, score_tiles.tiles(), static_cast<const T*>(problem.q),
+      static_cast<const T*>(problem.k), scores, shape, score_tiles, scale);
+  add({"softmax", "softmax_kernel", "softmax_"}, softmax_kernel, rows, scores, shape);
+  add({"p·v", "values_kernel", "values_"}, values_kernel<T>, value_tiles.tiles(), scores, static_cast<const T*>(problem.v),
+      static_cast<T*>(problem.out), shape, value_tiles);
   return bound;
 }
 

@@ -22,8 +22,7 @@ void set_sizes(Work& work, const ops::MlaDecode& problem, int chunk_rows) {
 template <class Shape, class Work>
 Bound bind_split(void (*kernel)(Work), Work work, std::int64_t units, std::int64_t width, const Buffers& buffers, Device& device) {
   const Properties& gpu = device.properties();
-  allow_shared(device, kernel, buffers.shared_bytes);
-  const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, static_cast<std::size_t>(buffers.shared_bytes));
+  const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, buffers.shared_bytes);
   const std::int64_t resident = std::int64_t{gpu.sms} * std::max(facts.blocks_per_sm, 1);
   work.slots = buffers.slots;
   const std::int64_t unit_steps = ceil_div(work.keys, Shape::kStepKeys);
@@ -37,9 +36,8 @@ Bound bind_split(void (*kernel)(Work), Work work, std::int64_t units, std::int64
   bound.plan.set("kv_block", Shape::kStepKeys);
   bound.plan.set("kv_buffers", buffers.slots);
   const std::shared_ptr<void> memory = allocate_parts(work, Shape::kRows, width, device, bound.plan);
-  record(bound.plan, "", facts, work.split.blocks, Shape::kThreads);
-  const Grid grid = {work.split.blocks, Shape::kThreads, buffers.shared_bytes, memory};
-  bound.steps.push_back({"attention", launching("a kernel of split_kv", kernel, grid, work)});
+  add_step(bound, {"attention", "a kernel of split_kv"}, kernel, facts,
+           {work.split.blocks, Shape::kThreads, buffers.shared_bytes, memory}, work);
   return bound;
 }
 

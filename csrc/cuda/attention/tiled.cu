@@ -49,11 +49,8 @@ Bound launch_tiled(F* kernel, const TiledWork& work, const Device& device, std::
   bound.plan.set("section", work.tiling.section);
   if (kv_buffers > 0) bound.plan.set("kv_buffers", kv_buffers);
   bound.plan.set("workspace_bytes", 0);
-  allow_shared(device, kernel, shared_bytes);
-  const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, static_cast<std::size_t>(shared_bytes));
-  record(bound.plan, "", facts, work.tiling.blocks(), Shape::kThreads);
-  bound.steps.push_back(
-      {"attention", launching("tiled_kernel", kernel, {work.tiling.blocks(), Shape::kThreads, shared_bytes}, work)});
+  add_step(bound, {"attention", "tiled_kernel"}, kernel, kernel_facts(device, kernel, Shape::kThreads, shared_bytes),
+           {work.tiling.blocks(), Shape::kThreads, shared_bytes}, work);
   return bound;
 }
 

@@ -41,13 +41,12 @@ void add_product(Bound& bound, const char* step, GroupedWork work, std::int64_t 
   const Buffers buffers = need_buffers("grouped_matmul: tiled", 0, Shape::kSlotBytes, kMostSlots, most_blocks,
                                        gpu.shared_bytes_per_sm, gpu.shared_bytes_per_block);
   work.slots = buffers.slots;
-  allow_shared(device, kernel, buffers.shared_bytes);
-  const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, static_cast<std::size_t>(buffers.shared_bytes));
+  const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, buffers.shared_bytes);
   const std::int64_t items = product({tiles, ceil_div(work.columns, Shape::kColumns)}, "grouped_matmul: tiles");
   work.blocks = persistent_grid(items, gpu.sms, facts.blocks_per_sm);
-  record(bound.plan, std::string(step) + "_", facts, work.blocks, Shape::kThreads);
+  add_step(bound, {step, "grouped_kernel", std::string(step) + "_"}, kernel, facts,
+           {work.blocks, Shape::kThreads, buffers.shared_bytes}, work);
   bound.plan.set(std::string(step) + "_buffers", work.slots);
-  bound.steps.push_back({step, launching("grouped_kernel", kernel, {work.blocks, Shape::kThreads, buffers.shared_bytes}, work)});
 }
 
 template <class T, int Rows>
@@ -94,8 +93,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   void* const results = memory({rows, problem.d_model, 2});
 
   Bound bound = planned("tiled/mma", device);
-  record(bound.plan, "route_", kernel_facts(device, route_kernel, kRouteThreads), 1, kRouteThreads);
-  bound.steps.push_back({"route", launching("route_kernel", route_kernel, {1, kRouteThreads}, route)});
+  add_step(bound, {"route", "route_kernel", "route_"}, route_kernel, kernel_facts(device, route_kernel, kRouteThreads),
+           {1, kRouteThreads}, route);
   GroupedWork up;
   up.a = problem.x, up.token = route.token, up.b = problem.w_up, up.gate = problem.w_gate, up.c = hidden;
   up.tiles = route.tiles, up.tile_count = route.tile_count;

@@ -27,12 +27,10 @@ Bound bind_lanes(const Fma& problem, Device& device) {
 
   Bound bound = planned("registers", device);
   bound.plan.set("isa", Value(problem.isa));
-  record(bound.plan, "", facts, grid, kFmaThreads);
+  add_step(bound, {"fma", "fma_kernel"}, fma_kernel<V>, facts, {grid, kFmaThreads}, static_cast<const T*>(problem.start),
+           static_cast<T*>(problem.result), problem.chains, problem.steps, T(3.f), T(5.f), T(-5.f));
   bound.plan.set("chains_per_thread", kChains);
   bound.plan.set("chains_resident", Value(grid * kFmaThreads * kChains));
-  bound.steps.push_back({"fma", launching("fma_kernel", fma_kernel<V>, {grid, kFmaThreads}, static_cast<const T*>(problem.start),
-                                          static_cast<T*>(problem.result), problem.chains, problem.steps, T(3.f), T(5.f),
-                                          T(-5.f))});
   return bound;
 }
 

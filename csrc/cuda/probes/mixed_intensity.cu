@@ -43,11 +43,10 @@ Bound bind(const MixedIntensity& problem, Device& device) {
   work.sum = grid_sum(device, problem.sum, grid, memory);
 
   Bound bound = planned("read", device);
-  record(bound.plan, "", facts, grid, kMixedThreads);
+  add_step(bound, {"mixed_intensity", "mixed_intensity_kernel"}, kernel, facts, {grid, kMixedThreads, 0, memory}, work);
   bound.plan.set("chains_per_thread", static_cast<int>(kMixedVectors * 16 / element));
   bound.plan.set("compiled_multiply_adds", known);
   bound.plan.set("workspace_bytes", Value(sum_workspace(work.sum, grid)));
-  bound.steps.push_back({"mixed_intensity", launching("mixed_intensity_kernel", kernel, {grid, kMixedThreads, 0, memory}, work)});
   return bound;
 }
 

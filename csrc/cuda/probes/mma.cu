@@ -54,8 +54,7 @@ Bound bind_mma_sync(const Mma& problem, Device& device) {
   const MmaWork work = {problem.a, problem.b, problem.c, problem.tiles, problem.steps, grid};
   Bound bound = planned("mma_sync", device);
   bound.plan.set("instruction", instruction);
-  record(bound.plan, "", facts, grid, kMmaThreads);
-  bound.steps.push_back({"mma", launching("mma_kernel", kernel, {grid, kMmaThreads}, work)});
+  add_step(bound, {"mma", "mma_kernel"}, kernel, facts, {grid, kMmaThreads}, work);
   return bound;
 }
 

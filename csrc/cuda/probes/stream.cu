@@ -35,11 +35,11 @@ StreamKernel kernel_for(const Stream& problem, By by) {
   });
 }
 
-Bound launched(const char* path, StreamKernel kernel, const StreamWork& work, std::int64_t grid, int threads,
-               std::shared_ptr<void> memory, const Device& device) {
+Bound launched(const char* path, StreamKernel kernel, const KernelFacts& facts, const StreamWork& work, const Grid& grid,
+               const Device& device) {
   Bound bound = planned(path, device);
-  bound.steps.push_back({"stream", launching("stream_kernel", kernel, {grid, threads, 0, std::move(memory)}, work)});
-  bound.plan.set("workspace_bytes", Value(sum_workspace(work.sum, grid)));
+  bound.plan.set("workspace_bytes", Value(sum_workspace(work.sum, grid.blocks)));
+  add_step(bound, {"stream", "stream_kernel"}, kernel, facts, grid, work);
   return bound;
 }
 
@@ -54,8 +54,8 @@ Bound by_element(const Stream& problem, Device& device) {
       persistent_grid(ceil_div(problem.elements, kStreamThreads), device.properties().sms, facts.blocks_per_sm);
   std::shared_ptr<void> memory;
   const StreamWork work = work_of(problem, device, grid, memory);
-  Bound bound = launched(problem.stride == 1 ? "scalar" : "strided", kernel, work, grid, kStreamThreads, memory, device);
-  record(bound.plan, "", facts, grid, kStreamThreads);
+  Bound bound =
+      launched(problem.stride == 1 ? "scalar" : "strided", kernel, facts, work, {grid, kStreamThreads, 0, memory}, device);
   bound.plan.set("vector_bytes", static_cast<int>(size_bytes(problem.dtype)));
   bound.plan.set("unroll", kUnroll);
   if (problem.stride != 1) {
@@ -91,8 +91,7 @@ Bound by_vector(const Stream& problem, Device& device) {
   std::shared_ptr<void> memory;
   StreamWork work = work_of(problem, device, grid, memory);
   work.plan = plan_stream(problem.elements, element, aligned(problem), streams, round, kStreamThreads, grid);
-  Bound bound = launched("plain", kernel, work, grid, kStreamThreads, memory, device);
-  record(bound.plan, "", facts, grid, kStreamThreads);
+  Bound bound = launched("plain", kernel, facts, work, {grid, kStreamThreads, 0, memory}, device);
   bound.plan.set("vector_bytes", aligned(problem) ? 16 : static_cast<int>(element));
   bound.plan.set("unroll", round);
   bound.plan.set("in_flight_bytes", Value(flight.bytes()));
@@ -149,8 +148,7 @@ Bound cached(const Stream& problem, Device& device) {
   std::shared_ptr<void> memory;
   StreamWork work = work_of(problem, device, grid, memory);
   work.plan = plan_stream(problem.elements, 4, aligned(problem), 1, kCachedUnroll, kCachedThreads, grid);
-  Bound bound = launched("cached", kernel, work, grid, kCachedThreads, memory, device);
-  record(bound.plan, "", facts, grid, kCachedThreads);
+  Bound bound = launched("cached", kernel, facts, work, {grid, kCachedThreads, 0, memory}, device);
   bound.plan.set("bytes_per_sm", Value(ceil_div(work.plan.vectors, grid) * 16));
   return bound;
 }

@@ -29,8 +29,7 @@ Bound bulk(const Stream& problem, Device& device) {
     else return bulk_kernel<decltype(access)::value, decltype(type)>;
   });
   // So much that no more than kBulkBlocks blocks find room.
-  const auto shared_bytes = static_cast<std::size_t>(shared / kBulkBlocks - kBulkReserve);
-  allow_shared(device, kernel, static_cast<std::int64_t>(shared_bytes));
+  const std::int64_t shared_bytes = shared / kBulkBlocks - kBulkReserve;
   ROOFLINE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
   const KernelFacts facts = kernel_facts(device, kernel, kBulkThreads, shared_bytes);
   work.tiles = plan_tiles(problem.elements, size_bytes(problem.dtype), work.tile_bytes);
@@ -50,7 +49,7 @@ Bound bulk(const Stream& problem, Device& device) {
     BulkWork now = work;
     now.stream.passes = passes;
     now.turns = work.tiles.count * passes;
-    kernel<<<static_cast<unsigned>(blocks), kBulkThreads, shared_bytes, stream(queue)>>>(now);
+    kernel<<<static_cast<unsigned>(blocks), kBulkThreads, static_cast<std::size_t>(shared_bytes), stream(queue)>>>(now);
     ROOFLINE_CUDA_LAUNCHED("bulk_kernel");
     static_cast<void>(memory);
   };
@@ -75,14 +74,12 @@ Bound shared(const Stream& problem, Device& device) {
   const std::int64_t own = ceil_div(work.plan.vectors, grid) * 16;
   const auto chunk = static_cast<int>(
       std::max<std::int64_t>(16, std::min(own, (device.properties().shared_bytes_per_block - 2 * kBulkReserve) / 16 * 16)));
-  allow_shared(device, shared_kernel, chunk);
-  const KernelFacts facts = kernel_facts(device, shared_kernel, kSharedThreads, static_cast<std::size_t>(chunk));
 
   Bound bound = planned("shared", device);
-  record(bound.plan, "", facts, grid, kSharedThreads);
+  add_step(bound, {"stream", "shared_kernel"}, shared_kernel, kernel_facts(device, shared_kernel, kSharedThreads, chunk),
+           {grid, kSharedThreads, chunk, memory}, work, chunk);
   bound.plan.set("bytes_per_sm", Value(own));
   bound.plan.set("workspace_bytes", Value(sum_workspace(work.sum, grid)));
-  bound.steps.push_back({"stream", launching("shared_kernel", shared_kernel, {grid, kSharedThreads, chunk, memory}, work, chunk)});
   return bound;
 }
 

@@ -20,10 +20,9 @@ Bound bind_elements(const char* step, Device& device, void (*kernel)(Parameters.
                     DType dtype, Given... given) {
   const std::int64_t grid = passing_grid(ceil_div(items, std::int64_t{kElementThreads} * unroll));
   Bound bound = planned("fused", device);
-  record(bound.plan, "", kernel_facts(device, kernel, kElementThreads), grid, kElementThreads);
+  add_step(bound, {step, step}, kernel, kernel_facts(device, kernel, kElementThreads), {grid, kElementThreads}, given...);
   bound.plan.set("vector_bytes", vectors ? 16 : static_cast<int>(size_bytes(dtype)));
   bound.plan.set("workspace_bytes", 0);
-  bound.steps.push_back({step, launching(step, kernel, {grid, kElementThreads}, given...)});
   return bound;
 }
 

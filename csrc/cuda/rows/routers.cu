@@ -30,14 +30,12 @@ Bound topk(const ops::Topk& problem, const void* bias, Device& device) {
   // Renormalised weights need the exponentials of the chosen alone; picking takes those of all.
   const bool of_all = !plan.listed || Sigmoid || !problem.renormalise;
   Bound bound = planned(plan.listed ? "listed" : "picked", device);
-  record(bound.plan, "", facts, grid, kTopkThreads);
+  add_step(bound, {"topk", "a router"}, kernel, facts, {grid, kTopkThreads}, static_cast<const T*>(problem.logits),
+           static_cast<float*>(problem.weights), static_cast<std::int32_t*>(problem.chosen), work);
   bound.plan.set("lanes_per_token", plan.lanes);
   bound.plan.set("vector_bytes", plan.listed && work.vectors ? 16 : static_cast<int>(sizeof(T)));
   bound.plan.set("exponentials", Value(problem.tokens * (of_all ? problem.experts : problem.experts_per_token)));
   bound.plan.set("workspace_bytes", 0);
-  bound.steps.push_back({"topk", launching("a router", kernel, {grid, kTopkThreads}, static_cast<const T*>(problem.logits),
-                                           static_cast<float*>(problem.weights), static_cast<std::int32_t*>(problem.chosen),
-                                           work)});
   return bound;
 }
 

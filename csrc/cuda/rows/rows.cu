@@ -49,13 +49,12 @@ Bound bind_rows(const char* variant, const char* step, const ops::Rows& problem,
   const std::int64_t tiles = ceil_div(problem.rows, plan.rows_per_block());
   const std::int64_t grid = plan.kept ? passing_grid(tiles) : persistent_grid(tiles, device.properties().sms, facts.blocks_per_sm);
   Bound bound = planned(std::string(variant) + (plan.kept ? "_kept" : "_looped"), device);
-  record(bound.plan, "", facts, grid, plan.threads);
+  add_step(bound, {step, "a kernel over rows"}, kernel, facts, {grid, plan.threads}, given..., chosen.work);
   bound.plan.set("threads_per_row", plan.team);
   bound.plan.set("vector_bytes", chosen.work.vectors ? 16 : static_cast<int>(size_bytes(problem.dtype)));
   // Half of L2 is left to what streams past.
   bound.plan.set("row_cached", plan.kept || grid * plan.rows_per_block() * touched <= device.properties().l2_bytes / 2);
   bound.plan.set("workspace_bytes", 0);
-  bound.steps.push_back({step, launching("a kernel over rows", kernel, {grid, plan.threads}, given..., chosen.work)});
   return bound;
 }
 
@@ -105,8 +104,7 @@ Bound softmax_of_clusters(const ops::Softmax& problem, Device& device, const Clu
   const auto kernel = softmax_cluster<T>;
   const int threads = launch.plan.threads;
   Bound bound = planned("fused_cluster", device);
-  record(bound.plan, "", kernel_facts(device, kernel, threads, static_cast<std::size_t>(launch.plan.shared_bytes)), launch.grid,
-         threads);
+  record(bound.plan, "", kernel_facts(device, kernel, threads, launch.plan.shared_bytes), launch.grid, threads);
   bound.plan.set("blocks_per_cluster", launch.plan.blocks);
   bound.plan.set("threads_per_row", launch.plan.blocks * threads);
   bound.plan.set("vector_bytes", 16);

@@ -8,15 +8,16 @@
 namespace roofline::cuda {
 namespace {
 
-// items: that a thread takes one at a time, the next a grid further on. bytes: of one access.
-template <class Kernel>
-std::int64_t plan_items(Bound& bound, const Device& device, Kernel* kernel, std::int64_t items, std::size_t bytes) {
-  const KernelFacts facts = kernel_facts(device, kernel, kElementThreads);
-  const std::int64_t grid = persistent_grid(ceil_div(items, kElementThreads), device.properties().sms, facts.blocks_per_sm);
-  record(bound.plan, "", facts, grid, kElementThreads);
+// items: a thread takes one at a time, and its next one a grid further on.
+Grid grid_of(std::int64_t items, const KernelFacts& facts, const Device& device) {
+  return {persistent_grid(ceil_div(items, kElementThreads), device.properties().sms, facts.blocks_per_sm), kElementThreads};
+}
+
+// bytes: size of one access.
+Bound accessed(Bound bound, std::size_t bytes) {
   bound.plan.set("vector_bytes", static_cast<int>(bytes));
   bound.plan.set("workspace_bytes", 0);
-  return grid;
+  return bound;
 }
 
 template <class T>
@@ -33,8 +34,8 @@ Bound rope(const ops::Rope& problem, Device& device) {
   const bool vectors = half % kLanes == 0 && aligned(problem.q, problem.k, problem.cos, problem.sin);
   const auto kernel = vectors ? rope_kernel<T, kLanes> : rope_kernel<T, 1>;
   const std::int64_t parts = half / (vectors ? kLanes : 1), per_token = (problem.heads + problem.kv_heads) * parts;
-  Bound bound = planned("fused", device);
-  const std::int64_t grid = plan_items(bound, device, kernel, problem.tokens() * per_token, vectors ? 16 : sizeof(T));
+  const KernelFacts facts = kernel_facts(device, kernel, kElementThreads);
+  const Grid grid = grid_of(problem.tokens() * per_token, facts, device);
   RopeWork work{};
   work.cos = {const_cast<void*>(problem.cos), problem.table_dtype};
   work.sin = {const_cast<void*>(problem.sin), problem.table_dtype};
@@ -44,35 +45,33 @@ Bound rope(const ops::Rope& problem, Device& device) {
   work.half = static_cast<int>(half);
   work.parts = Divisor(static_cast<int>(parts));
   work.per_token = Divisor(static_cast<int>(per_token));
-  work.step_tokens = grid * kElementThreads / per_token;
-  work.step_items = static_cast<int>(grid * kElementThreads % per_token);
-  bound.steps.push_back({"rope", launching("rope_kernel", kernel, {grid, kElementThreads}, static_cast<T*>(problem.q),
-                                           static_cast<T*>(problem.k), work)});
-  return bound;
+  work.step_tokens = grid.blocks * kElementThreads / per_token;
+  work.step_items = static_cast<int>(grid.blocks * kElementThreads % per_token);
+  Bound bound = planned("fused", device);
+  add_step(bound, {"rope", "rope_kernel"}, kernel, facts, grid, static_cast<T*>(problem.q), static_cast<T*>(problem.k), work);
+  return accessed(std::move(bound), vectors ? 16 : sizeof(T));
 }
 
 template <class Word>
 Bound gather(const ops::Embedding& problem, Device& device, std::int64_t words) {
-  const auto kernel = embedding_kernel<Word>;
+  const KernelFacts facts = kernel_facts(device, embedding_kernel<Word>, kElementThreads);
   Bound bound = planned("fused", device);
-  const std::int64_t grid = plan_items(bound, device, kernel, ceil_div(problem.tokens * words, kCopyUnroll), sizeof(Word));
-  bound.steps.push_back({"embedding", launching("embedding_kernel", kernel, {grid, kElementThreads},
-                                                static_cast<const std::int32_t*>(problem.ids),
-                                                static_cast<const Word*>(problem.table), static_cast<Word*>(problem.out),
-                                                problem.tokens, words)});
-  return bound;
+  add_step(bound, {"embedding", "embedding_kernel"}, embedding_kernel<Word>, facts,
+           grid_of(ceil_div(problem.tokens * words, kCopyUnroll), facts, device), static_cast<const std::int32_t*>(problem.ids),
+           static_cast<const Word*>(problem.table), static_cast<Word*>(problem.out), problem.tokens, words);
+  return accessed(std::move(bound), sizeof(Word));
 }
 
 template <class T, int Width>
 Bound combine(const Combine& problem, Device& device) {
-  const auto kernel = combine_kernel<T, Width>;
+  const KernelFacts facts = kernel_facts(device, combine_kernel<T, Width>, kElementThreads);
   const CombineWork work = {problem.places,          problem.gates,     problem.tokens,
                             problem.d_model / Width, problem.per_token, problem.routed};
   Bound bound;
-  const std::int64_t grid = plan_items(bound, device, kernel, work.tokens * work.parts, Width * sizeof(T));
-  bound.steps.push_back({"combine", launching("combine_kernel", kernel, {grid, kElementThreads},
-                                              static_cast<const T*>(problem.rows), static_cast<T*>(problem.out), work)});
-  return bound;
+  add_step(bound, {"combine", "combine_kernel"}, combine_kernel<T, Width>, facts,
+           grid_of(work.tokens * work.parts, facts, device), static_cast<const T*>(problem.rows), static_cast<T*>(problem.out),
+           work);
+  return accessed(std::move(bound), Width * sizeof(T));
 }
 
 }  // namespace

@@ -37,7 +37,6 @@ Bound bind_with(const Attention& problem, Device& device) {
   work.scale = exponent_scale(problem.head_dim);
 
   const auto kernel = warp_specialized_kernel<T, Shape>;
-  allow_shared(device, kernel, Shape::kSharedBytes);
   const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, Shape::kSharedBytes);
   work.grid = static_cast<int>(persistent_grid(work.tiling.blocks(), gpu.sms, facts.blocks_per_sm));
   const std::shared_ptr<void> memory = workspace(device, sizeof(unsigned));
@@ -60,9 +59,8 @@ Bound bind_with(const Attention& problem, Device& device) {
   bound.plan.set("heads_together", work.tiling.heads_per_unit);
   bound.plan.set("section", work.tiling.section);
   bound.plan.set("workspace_bytes", Value(static_cast<std::int64_t>(sizeof(unsigned))));
-  record(bound.plan, "", facts, work.grid, Shape::kThreads);
-  const Grid grid = {work.grid, Shape::kThreads, Shape::kSharedBytes, memory};
-  bound.steps.push_back({"attention", launching("warp_specialized_kernel", kernel, grid, work, maps)});
+  add_step(bound, {"attention", "warp_specialized_kernel"}, kernel, facts,
+           {work.grid, Shape::kThreads, Shape::kSharedBytes, memory}, work, maps);
   return bound;
 }
 

@@ -44,8 +44,6 @@ Bound bind(const MlaDecode& problem, Device& device) {
   maps.c = map(problem.c, problem.seq_kv, rank), maps.k_rope = map(problem.k_rope, problem.seq_kv, rope_dim);
 
   const auto kernel = latent_kernel<T>;
-  allow_shared(device, kernel, Shape::kSharedBytes);
-  const std::int64_t grid = work.split.blocks * work.row_chunks;
   Bound bound;
   bound.plan.set("implementation", "split_kv/wgmma/sm_90a");
   bound.plan.set("query_block", Shape::kRows);
@@ -53,14 +51,12 @@ Bound bind(const MlaDecode& problem, Device& device) {
   bound.plan.set("kv_buffers", Shape::kBuffers);
   const std::shared_ptr<void> memory =
       allocate_parts(work, std::int64_t{Shape::kRows} * work.row_chunks, Shape::kRank, device, bound.plan);
-  record(bound.plan, "", kernel_facts(device, kernel, Shape::kThreads, Shape::kSharedBytes), grid, Shape::kThreads);
-  bound.steps.push_back({"attention", launching("latent_kernel", kernel, {grid, Shape::kThreads, Shape::kSharedBytes, memory},
-                                                work, maps)});
+  add_step(bound, {"attention", "latent_kernel"}, kernel, kernel_facts(device, kernel, Shape::kThreads, Shape::kSharedBytes),
+           {work.split.blocks * work.row_chunks, Shape::kThreads, Shape::kSharedBytes, memory}, work, maps);
   if (split_parts(work.split) == 0) return bound;
   const auto merge = merge_kernel<T>;
-  const std::int64_t merge_grid = merge_blocks(problem.batch, rows);
-  record(bound.plan, "merge_", kernel_facts(device, merge, kMergeThreads), merge_grid, kMergeThreads);
-  bound.steps.push_back({"merge", launching("merge_kernel", merge, {merge_grid, kMergeThreads, 0, memory}, work)});
+  add_step(bound, {"merge", "merge_kernel", "merge_"}, merge, kernel_facts(device, merge, kMergeThreads),
+           {merge_blocks(problem.batch, rows), kMergeThreads, 0, memory}, work);
   return bound;
 }
 

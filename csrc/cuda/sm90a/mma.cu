@@ -27,15 +27,13 @@ auto choose(DType dtype) -> void (*)(MmaWork) {
 Bound bind_mma_wgmma(const ops::Mma& problem, Device& device) {
   check_mma(problem, "wgmma", kWarpgroupTile, false);
   const auto kernel = choose(problem.dtype);
-  allow_shared(device, kernel, kWgmmaSharedBytes);
   const KernelFacts facts = kernel_facts(device, kernel, kWgmmaThreads, kWgmmaSharedBytes);
   const std::int64_t grid = persistent_grid(ceil_div(problem.tiles, kWarpgroups), device.properties().sms, facts.blocks_per_sm);
   const MmaWork work = {problem.a, problem.b, problem.c, problem.tiles, problem.steps, grid};
   Bound bound;
   bound.plan.set("implementation", "wgmma/sm_90a");
   bound.plan.set("instruction", Value("m64n256k" + std::to_string(32 / size_bytes(problem.dtype))));
-  record(bound.plan, "", facts, grid, kWgmmaThreads);
-  bound.steps.push_back({"mma", launching("mma_wgmma_kernel", kernel, {grid, kWgmmaThreads, kWgmmaSharedBytes}, work)});
+  add_step(bound, {"mma", "mma_wgmma_kernel"}, kernel, facts, {grid, kWgmmaThreads, kWgmmaSharedBytes}, work);
   return bound;
 }
 
