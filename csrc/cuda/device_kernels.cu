@@ -16,60 +16,34 @@ namespace {
 
 constexpr int kFillThreads = 256;
 
-// From fp32 and not from fp64 for the two halves: the CPU rounds twice, and so must this.
-template <class T>
-__device__ T random_value(std::uint64_t seed, std::uint64_t i) {
-  return static_cast<T>(random_uniform(seed, i));
-}
-template <>
-__device__ __half random_value<__half>(std::uint64_t seed, std::uint64_t i) {
-  return __float2half_rn(static_cast<float>(random_uniform(seed, i)));
-}
-template <>
-__device__ __nv_bfloat16 random_value<__nv_bfloat16>(std::uint64_t seed, std::uint64_t i) {
-  return __float2bfloat16_rn(static_cast<float>(random_uniform(seed, i)));
-}
+// Halves come from fp32 and not from fp64: the CPU rounds twice, and so must this.
 template <DType dtype>
-struct Fp8 {
-  std::uint8_t bits;
-};
-template <>
-__device__ Fp8<DType::fp8_e4m3> random_value<Fp8<DType::fp8_e4m3>>(std::uint64_t seed, std::uint64_t i) {
-  return {to_fp8_e4m3(random_uniform(seed, i))};
-}
-template <>
-__device__ Fp8<DType::fp8_e5m2> random_value<Fp8<DType::fp8_e5m2>>(std::uint64_t seed, std::uint64_t i) {
-  return {to_fp8_e5m2(random_uniform(seed, i))};
-}
-template <>
-__device__ Fp8<DType::fp8_e8m0> random_value<Fp8<DType::fp8_e8m0>>(std::uint64_t seed, std::uint64_t i) {
-  return {random_fp8_e8m0(seed, i)};
-}
-template <>
-__device__ std::int32_t random_value<std::int32_t>(std::uint64_t seed, std::uint64_t i) {
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(random_bits(seed, i)));
-}
-template <>
-__device__ std::int16_t random_value<std::int16_t>(std::uint64_t seed, std::uint64_t i) {
-  return static_cast<std::int16_t>(static_cast<std::uint16_t>(random_bits(seed, i)));
-}
-template <>
-__device__ std::int8_t random_value<std::int8_t>(std::uint64_t seed, std::uint64_t i) {
-  return static_cast<std::int8_t>(static_cast<std::uint8_t>(random_bits(seed, i)));
+__device__ auto random_value(std::uint64_t seed, std::uint64_t i) {
+  if constexpr (dtype == DType::fp64) return random_uniform(seed, i);
+  else if constexpr (dtype == DType::fp32) return static_cast<float>(random_uniform(seed, i));
+  else if constexpr (dtype == DType::fp16) return __float2half_rn(static_cast<float>(random_uniform(seed, i)));
+  else if constexpr (dtype == DType::bf16) return __float2bfloat16_rn(static_cast<float>(random_uniform(seed, i)));
+  else if constexpr (dtype == DType::fp8_e4m3) return to_fp8_e4m3(random_uniform(seed, i));
+  else if constexpr (dtype == DType::fp8_e5m2) return to_fp8_e5m2(random_uniform(seed, i));
+  else if constexpr (dtype == DType::fp8_e8m0) return random_fp8_e8m0(seed, i);
+  else if constexpr (dtype == DType::int32) return static_cast<std::int32_t>(random_bits(seed, i));
+  else if constexpr (dtype == DType::int16) return static_cast<std::int16_t>(random_bits(seed, i));
+  else return static_cast<std::int8_t>(random_bits(seed, i));
 }
 
 // One thread, one element at a time, a grid apart.
-template <class T>
+template <DType dtype, class T>
 __global__ void __launch_bounds__(kFillThreads) fill_kernel(T* out, std::int64_t elements, std::uint64_t seed) {
   const std::int64_t stride = std::int64_t{gridDim.x} * kFillThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kFillThreads + threadIdx.x; i < elements; i += stride)
-    out[i] = random_value<T>(seed, static_cast<std::uint64_t>(i));
+    out[i] = random_value<dtype>(seed, static_cast<std::uint64_t>(i));
 }
 
-template <class T>
+template <DType dtype>
 void fill(cudaStream_t stream, void* memory, std::int64_t elements, std::uint64_t seed, int sms) {
   const std::int64_t blocks = persistent_grid(ceil_div(elements, kFillThreads), sms, 8);
-  fill_kernel<<<static_cast<unsigned>(blocks), kFillThreads, 0, stream>>>(static_cast<T*>(memory), elements, seed);
+  auto* const out = static_cast<decltype(random_value<dtype>(0, 0))*>(memory);
+  fill_kernel<dtype><<<static_cast<unsigned>(blocks), kFillThreads, 0, stream>>>(out, elements, seed);
 }
 
 // One thread polls host memory.
@@ -128,42 +102,36 @@ __global__ void __launch_bounds__(kStampThreads) stamp_kernel(volatile ClockStam
 
 void launch_fill(cudaStream_t stream, void* memory, DType dtype, std::int64_t elements, std::uint64_t seed, int sms) {
   switch (dtype) {
-    case DType::fp64: return fill<double>(stream, memory, elements, seed, sms);
+    case DType::fp64: return fill<DType::fp64>(stream, memory, elements, seed, sms);
     case DType::tf32:
-    case DType::fp32: return fill<float>(stream, memory, elements, seed, sms);
-    case DType::fp16: return fill<__half>(stream, memory, elements, seed, sms);
-    case DType::bf16: return fill<__nv_bfloat16>(stream, memory, elements, seed, sms);
-    case DType::int32: return fill<std::int32_t>(stream, memory, elements, seed, sms);
-    case DType::int8: return fill<std::int8_t>(stream, memory, elements, seed, sms);
-    case DType::int16: return fill<std::int16_t>(stream, memory, elements, seed, sms);
+    case DType::fp32: return fill<DType::fp32>(stream, memory, elements, seed, sms);
+    case DType::fp16: return fill<DType::fp16>(stream, memory, elements, seed, sms);
+    case DType::bf16: return fill<DType::bf16>(stream, memory, elements, seed, sms);
+    case DType::int32: return fill<DType::int32>(stream, memory, elements, seed, sms);
+    case DType::int16: return fill<DType::int16>(stream, memory, elements, seed, sms);
+    case DType::int8: return fill<DType::int8>(stream, memory, elements, seed, sms);
     case DType::int4:
-    case DType::nvfp4: return fill<std::int8_t>(stream, memory, size_bytes(dtype, elements), seed, sms);
-    case DType::fp8_e4m3: return fill<Fp8<DType::fp8_e4m3>>(stream, memory, elements, seed, sms);
-    case DType::fp8_e5m2: return fill<Fp8<DType::fp8_e5m2>>(stream, memory, elements, seed, sms);
-    case DType::fp8_e8m0: return fill<Fp8<DType::fp8_e8m0>>(stream, memory, elements, seed, sms);
+    case DType::nvfp4: return fill<DType::int8>(stream, memory, size_bytes(dtype, elements), seed, sms);
+    case DType::fp8_e4m3: return fill<DType::fp8_e4m3>(stream, memory, elements, seed, sms);
+    case DType::fp8_e5m2: return fill<DType::fp8_e5m2>(stream, memory, elements, seed, sms);
+    case DType::fp8_e8m0: return fill<DType::fp8_e8m0>(stream, memory, elements, seed, sms);
   }
-}
-
-template <class T>
-void transpose(cudaStream_t stream, const void* from, void* to, std::int64_t matrices, std::int64_t rows, std::int64_t columns) {
-  const TileGrid tiles = tile_grid(matrices, rows, columns, kTransposeSide, kTransposeSide);
-  transpose_kernel<T><<<static_cast<unsigned>(std::min(tiles.tiles(), kMaxGridX)), kTransposeThreads, 0, stream>>>(
-      static_cast<const T*>(from), static_cast<T*>(to), tiles, rows, columns);
 }
 
 void launch_transpose(cudaStream_t stream, const void* from, void* to, DType dtype, std::int64_t matrices, std::int64_t rows,
                       std::int64_t columns) {
-  if (bits(dtype) == 4) {
-    const TileGrid tiles = tile_grid(matrices, rows, columns, kTransposeSide, kTransposeSide);
-    transpose_nibbles_kernel<<<static_cast<unsigned>(std::min(tiles.tiles(), kMaxGridX)), kTransposeThreads, 0, stream>>>(
-        static_cast<const std::uint8_t*>(from), static_cast<std::uint8_t*>(to), tiles, rows, columns);
-    return;
-  }
+  const TileGrid tiles = tile_grid(matrices, rows, columns, kTransposeSide, kTransposeSide);
+  const auto launch = [&](auto* kernel, auto word) {
+    using T = decltype(word);
+    kernel<<<static_cast<unsigned>(passing_grid(tiles.tiles())), kTransposeThreads, 0, stream>>>(
+        static_cast<const T*>(from), static_cast<T*>(to), tiles, rows, columns);
+  };
+  if (bits(dtype) == 4) return launch(transpose_nibbles_kernel, std::uint8_t{});
   switch (size_bytes(dtype)) {
-    case 1: return transpose<std::uint8_t>(stream, from, to, matrices, rows, columns);
-    case 2: return transpose<std::uint16_t>(stream, from, to, matrices, rows, columns);
-    case 4: return transpose<std::uint32_t>(stream, from, to, matrices, rows, columns);
-    default: return transpose<std::uint64_t>(stream, from, to, matrices, rows, columns);
+    case 1: return launch(transpose_kernel<std::uint8_t>, std::uint8_t{});
+    case 2: return launch(transpose_kernel<std::uint16_t>, std::uint16_t{});
+    case 4: return launch(transpose_kernel<std::uint32_t>, std::uint32_t{});
+    default: return launch(transpose_kernel<std::uint64_t>, std::uint64_t{});
   }
 }
 
