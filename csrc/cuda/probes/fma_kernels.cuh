@@ -50,18 +50,11 @@ struct FloatLanes {
   static constexpr int kLanes = 2;
   std::uint64_t bits;  // two floats, the first in the lower half
   __device__ void set(int lane, float value) {
-    union {
-      float x;
-      std::uint32_t bits;
-    } u{value};
-    bits = (bits & 0xFFFFFFFFull << (lane ? 0 : 32)) | std::uint64_t{u.bits} << (lane ? 32 : 0);
+    const std::uint64_t word = __builtin_bit_cast(std::uint32_t, value);
+    bits = (bits & 0xFFFFFFFFull << (lane ? 0 : 32)) | word << (lane ? 32 : 0);
   }
   __device__ float get(int lane) const {
-    union {
-      std::uint32_t bits;
-      float x;
-    } u{static_cast<std::uint32_t>(bits >> (lane ? 32 : 0))};
-    return u.x;
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits >> (lane ? 32 : 0)));
   }
 };
 // Two where there is no such instruction, so that code for every architecture builds; the plan refuses it there.

@@ -18,4 +18,16 @@ __device__ inline Vector<double> load(const Vector<double>* p) {
   return {{x.x, x.y}};
 }
 
+template <class T>
+__device__ inline void add_lanes(Vector<T>& sums, const Vector<T>& x) {
+#pragma unroll
+  for (int lane = 0; lane < static_cast<int>(16 / sizeof(T)); ++lane) sums.lane[lane] += x.lane[lane];
+}
+template <class T>
+__device__ inline double sum_of_lanes(double sum, const Vector<T>& x) {
+#pragma unroll
+  for (int lane = 0; lane < static_cast<int>(16 / sizeof(T)); ++lane) sum += x.lane[lane];
+  return sum;
+}
+
 }  // namespace roofline::cuda

@@ -61,12 +61,10 @@ __global__ void __launch_bounds__(kBulkThreads) bulk_kernel(const BulkWork work)
       for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(size / 16); i += kBulkThreads) {
         V other = {};
         if constexpr (kReadsB) other = y[i];
-        if constexpr (access == Access::read) {
-#pragma unroll
-          for (int lane = 0; lane < static_cast<int>(16 / sizeof(T)); ++lane) partial.lane[lane] += x[i].lane[lane];
-        } else {
+        if constexpr (access == Access::read)
+          add_lanes(partial, x[i]);
+        else
           store(c + i, combine<access>(x[i], other, static_cast<T>(work.stream.factor)));
-        }
       }
     }
     __syncthreads();  // the tile may be overwritten
@@ -77,12 +75,7 @@ __global__ void __launch_bounds__(kBulkThreads) bulk_kernel(const BulkWork work)
   if (blockIdx.x == 0)
     for (std::int64_t pass = 0; pass < work.stream.passes; ++pass)
       tail += tail_elements<access, T>(work.stream, work.tiles.tail_elements, threadIdx.x, kBulkThreads);
-  if constexpr (access == Access::read) {
-    double mine = tail;
-#pragma unroll
-    for (int lane = 0; lane < static_cast<int>(16 / sizeof(T)); ++lane) mine += partial.lane[lane];
-    add_up<kBulkThreads>(mine, work.stream.sum);
-  }
+  if constexpr (access == Access::read) add_up<kBulkThreads>(sum_of_lanes(tail, partial), work.stream.sum);
 }
 
 // Read by shared memory: a block copies `chunk` bytes of its own run there once, and adds them up `passes` times; a run that is
@@ -106,26 +99,16 @@ __global__ void __launch_bounds__(kSharedThreads, 1) shared_kernel(const StreamW
       int at = static_cast<int>(threadIdx.x);
       for (; at + (kSharedUnroll - 1) * kSharedThreads < count; at += kSharedUnroll * kSharedThreads) {
 #pragma unroll
-        for (int u = 0; u < kSharedUnroll; ++u) {
-          const V x = kept[at + u * kSharedThreads];
-#pragma unroll
-          for (int lane = 0; lane < 4; ++lane) partial.lane[lane] += x.lane[lane];
-        }
+        for (int u = 0; u < kSharedUnroll; ++u) add_lanes(partial, kept[at + u * kSharedThreads]);
       }
-      for (; at < count; at += kSharedThreads) {
-        const V x = kept[at];
-#pragma unroll
-        for (int lane = 0; lane < 4; ++lane) partial.lane[lane] += x.lane[lane];
-      }
+      for (; at < count; at += kSharedThreads) add_lanes(partial, kept[at]);
       asm volatile("" ::: "memory");
     }
   }
   double mine = 0;
   if (blockIdx.x == 0 && static_cast<std::int64_t>(threadIdx.x) < work.plan.tail_elements)
     mine = static_cast<double>(work.passes) * static_cast<const float*>(work.a)[vectors * 4 + threadIdx.x];
-#pragma unroll
-  for (int lane = 0; lane < 4; ++lane) mine += partial.lane[lane];
-  add_up<kSharedThreads>(mine, work.sum);
+  add_up<kSharedThreads>(sum_of_lanes(mine, partial), work.sum);
 }
 
 }  // namespace roofline::cuda

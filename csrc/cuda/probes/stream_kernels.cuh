@@ -29,11 +29,6 @@ constexpr bool reads_a = access != Access::write;
 template <Access access>
 constexpr bool reads_b = access == Access::add || access == Access::triad;
 
-// ld.global.ca: from L1 where it is there.
-__device__ inline Vector<float> load_cached(const Vector<float>* p) {
-  const float4 x = __ldca(reinterpret_cast<const float4*>(p));
-  return {{x.x, x.y, x.z, x.w}};
-}
 __device__ inline void store(Vector<float>* p, const Vector<float>& x) {
   *reinterpret_cast<float4*>(p) = make_float4(x.lane[0], x.lane[1], x.lane[2], x.lane[3]);
 }
@@ -87,7 +82,6 @@ __global__ void __launch_bounds__(kStreamThreads, kBlocksFor<access, Streams>) s
   constexpr bool kReadsA = reads_a<access>, kReadsB = reads_b<access>, kWrites = access != Access::read;
   constexpr int kRound = kReadsB && Streams < kUnroll ? Unroll / 2 : Unroll;
   constexpr int kPerPart = kRound / Streams;
-  constexpr int kLanes = 16 / sizeof(T);
   using V = Vector<T>;
 
   const V* a = static_cast<const V*>(work.a);
@@ -119,8 +113,7 @@ __global__ void __launch_bounds__(kStreamThreads, kBlocksFor<access, Streams>) s
         if (kGuarded && at >= part) continue;
         store(c + index, combine<access>(x[u], y[u], factor));
       } else {
-#pragma unroll
-        for (int lane = 0; lane < kLanes; ++lane) partial.lane[lane] += x[u].lane[lane];
+        add_lanes(partial, x[u]);
       }
     }
   };
@@ -139,12 +132,7 @@ __global__ void __launch_bounds__(kStreamThreads, kBlocksFor<access, Streams>) s
     asm volatile("" ::: "memory");  // every pass really happens
   }
 
-  if constexpr (!kWrites) {
-    double mine = tail;
-#pragma unroll
-    for (int lane = 0; lane < kLanes; ++lane) mine += partial.lane[lane];
-    add_up<kStreamThreads>(mine, work.sum);
-  }
+  if constexpr (!kWrites) add_up<kStreamThreads>(sum_of_lanes(tail, partial), work.sum);
 }
 
 // The accesses that store, tile after tile, by as many blocks as there are tiles. The hardware hands these out in order as others
@@ -226,40 +214,30 @@ __global__ void __launch_bounds__(kStreamThreads, 4) element_kernel(const Stream
 // cover 32 KB, which an SM of 128 bytes a cycle takes 256 cycles to deliver.
 constexpr int kCachedThreads = 512, kCachedUnroll = 4;
 
-template <class T>
 __global__ void __launch_bounds__(kCachedThreads, 1) cached_kernel(const StreamWork work) {
-  constexpr int kLanes = 16 / sizeof(T);
-  using V = Vector<T>;
-  const V* a = static_cast<const V*>(work.a);
+  using V = Vector<float>;
+  const uint4* a = static_cast<const uint4*>(work.a);
+  const auto load_cached = [&](std::int64_t at) { return __builtin_bit_cast(V, __ldca(a + at)); };
   const std::int64_t vectors = work.plan.vectors, own = (vectors + gridDim.x - 1) / gridDim.x;
   const std::int64_t begin = own * blockIdx.x, end = begin + own < vectors ? begin + own : vectors;
   V partial = {};
-  T tail = 0;
+  float tail = 0;
   for (std::int64_t pass = 0; pass < work.passes; ++pass) {
     std::int64_t at = begin + threadIdx.x;
     for (; at + (kCachedUnroll - 1) * kCachedThreads < end; at += kCachedUnroll * kCachedThreads) {
       V x[kCachedUnroll];
 #pragma unroll
-      for (int u = 0; u < kCachedUnroll; ++u) x[u] = load_cached(a + at + u * kCachedThreads);
+      for (int u = 0; u < kCachedUnroll; ++u) x[u] = load_cached(at + u * kCachedThreads);
 #pragma unroll
-      for (int u = 0; u < kCachedUnroll; ++u)
-#pragma unroll
-        for (int lane = 0; lane < kLanes; ++lane) partial.lane[lane] += x[u].lane[lane];
+      for (int u = 0; u < kCachedUnroll; ++u) add_lanes(partial, x[u]);
     }
-    for (; at < end; at += kCachedThreads) {
-      const V x = load_cached(a + at);
-#pragma unroll
-      for (int lane = 0; lane < kLanes; ++lane) partial.lane[lane] += x.lane[lane];
-    }
+    for (; at < end; at += kCachedThreads) add_lanes(partial, load_cached(at));
     if (blockIdx.x == 0)
       for (std::int64_t i = threadIdx.x; i < work.plan.tail_elements; i += kCachedThreads)
-        tail += __ldca(static_cast<const T*>(work.a) + vectors * kLanes + i);
+        tail += __ldca(static_cast<const float*>(work.a) + vectors * 4 + i);
     asm volatile("" ::: "memory");
   }
-  double mine = tail;
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) mine += partial.lane[lane];
-  add_up<kCachedThreads>(mine, work.sum);
+  add_up<kCachedThreads>(sum_of_lanes(tail, partial), work.sum);
 }
 
 }  // namespace roofline::cuda

@@ -54,13 +54,10 @@ __device__ inline void widen(const RawGroup& raw, DType dtype, float (&out)[kGro
 template <class T>
 __device__ inline void write_group(void* data, std::int64_t first, const float (&in)[kGroup]) {
   using Word = std::conditional_t<sizeof(T) == 4, uint4, uint2>;
-  union {
-    Group<T> group;
-    Word word;
-  } u;
+  Group<T> group;
 #pragma unroll
-  for (int i = 0; i < kGroup; ++i) u.group.lane[i] = from_float<T>(in[i]);
-  *reinterpret_cast<Word*>(static_cast<T*>(data) + first) = u.word;
+  for (int i = 0; i < kGroup; ++i) group.lane[i] = from_float<T>(in[i]);
+  *reinterpret_cast<Word*>(static_cast<T*>(data) + first) = __builtin_bit_cast(Word, group);
 }
 
 __device__ inline void write_group(const AnyTensor& tensor, std::int64_t first, const float (&in)[kGroup]) {

@@ -95,21 +95,11 @@ struct alignas(16) Pack {
 // A pack as bits: where it is kept for long, the compiler would give each element of 16 bits a register.
 template <class T>
 __device__ inline uint4 bits_of(const Pack<T>& pack) {
-  union {
-    Pack<T> pack;
-    uint4 bits;
-  } u;
-  u.pack = pack;
-  return u.bits;
+  return __builtin_bit_cast(uint4, pack);
 }
 template <class T>
 __device__ inline Pack<T> pack_of(uint4 bits) {
-  union {
-    uint4 bits;
-    Pack<T> pack;
-  } u;
-  u.bits = bits;
-  return u.pack;
+  return __builtin_bit_cast(Pack<T>, bits);
 }
 
 template <class T>
