@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <set>
+#include <type_traits>
 
 #include "emulated_block.h"
 
@@ -135,39 +136,82 @@ inline std::uint32_t transposed(std::uint32_t pair) {
   });
 }
 
+// -- products of fragments ----------------------------------------------------------------------------------------------------
+
+// An element of an operand as a number: index counts elements from the start of `bytes`.
 template <class T>
-void multiply_add(T type, float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  struct In {
-    std::uint32_t a[4], b[2];
-    float c[4];
-  };
-  struct Out {
-    float c[4];
-  };
-  const In mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}, {c[0], c[1], c[2], c[3]}};
-  const Out sum = EmulatedBlock::current->together<In, Out>("mma.m16n8k16", mine, [&](auto in, auto out) {
-    ++EmulatedBlock::products;
-    float left[16][16], right[16][8];
-    for (int lane = 0; lane < 32; ++lane) {
-      const int group = lane >> 2, in_group = lane & 3;
-      for (int i = 0; i < 8; ++i) {
-        const int row = i < 2 || (i >= 4 && i < 6) ? group : group + 8;
-        const int column = in_group * 2 + (i & 1) + (i >= 4 ? 8 : 0);
-        left[row][column] = number(type, in[lane]->a[i / 2] >> 16 * (i & 1) & 0xFFFF);
-      }
-      for (int i = 0; i < 4; ++i)
-        right[in_group * 2 + (i & 1) + (i >= 2 ? 8 : 0)][group] = number(type, in[lane]->b[i / 2] >> 16 * (i & 1) & 0xFFFF);
-    }
-    for (int lane = 0; lane < 32; ++lane)
-      for (int i = 0; i < 4; ++i) {
-        const int row = i < 2 ? lane >> 2 : (lane >> 2) + 8, column = (lane & 3) * 2 + (i & 1);
-        double total = in[lane]->c[i];
-        for (int k = 0; k < 16; ++k) total += static_cast<double>(left[row][k]) * right[k][column];
-        out[lane]->c[i] = static_cast<float>(total);
-      }
-  });
-  std::memcpy(c, sum.c, sizeof c);
+double element(T type, const void* bytes, int index) {
+  std::uint16_t bits;
+  std::memcpy(&bits, static_cast<const char*>(bytes) + 2 * index, 2);
+  return number(type, bits);
 }
+template <class In>
+constexpr int kBitsOf = std::is_same_v<In, Fp16> || std::is_same_v<In, Bf16> ? 16 : 8;
+
+inline float added(float c, double products) { return static_cast<float>(static_cast<double>(c) + products); }
+inline std::int32_t added(std::int32_t c, double products) { return c + static_cast<std::int32_t>(products); }
+
+// Row and first element of the register i of a lane, and of b its column: by the tables for elements of 32, 16, 8 and 4 bits, which
+// differ in how many a register holds.
+template <class In>
+Place a_table(int lane, int i) {
+  return {(lane >> 2) + (i == 0 || i == 2 ? 0 : 8), ((lane & 3) + (i < 2 ? 0 : 4)) * (32 / kBitsOf<In>)};
+}
+template <class In>
+Place b_table(int lane, int i) {
+  return {lane >> 2, ((lane & 3) + 4 * i) * (32 / kBitsOf<In>)};
+}
+
+template <class In>
+struct WarpOperands {
+  static constexpr int kDepth = 256 / kBitsOf<In>;
+  double a[16][kDepth], b[8][kDepth];  // b by columns
+  double product(int row, int column) const {
+    double sum = 0;
+    for (int k = 0; k < kDepth; ++k) sum += a[row][k] * b[column][k];
+    return sum;
+  }
+};
+
+template <class In, class C, class Add>
+void warp_product(C& c, const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, Add add) {
+  struct Lane {
+    std::uint32_t a[4], b[2];
+    C c;
+  };
+  Lane mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}, {}};
+  std::memcpy(&mine.c, &c, sizeof c);
+  const Lane done = EmulatedBlock::current->together<Lane, Lane>("mma", mine, [&](auto in, auto out) {
+    ++EmulatedBlock::products;
+    WarpOperands<In> operands;
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int j = 0; j < 32 / kBitsOf<In>; ++j) {
+        for (int i = 0; i < 4; ++i) {
+          const Place at = a_table<In>(lane, i);
+          operands.a[at.row][at.column + j] = element(In{}, &in[lane]->a[i], j);
+        }
+        for (int i = 0; i < 2; ++i) {
+          const Place at = b_table<In>(lane, i);
+          operands.b[at.row][at.column + j] = element(In{}, &in[lane]->b[i], j);
+        }
+      }
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+      std::memcpy(&out[lane]->c, &in[lane]->c, sizeof c);
+      add(out[lane]->c, [&](int i) { return operands.product(i < 2 ? lane >> 2 : (lane >> 2) + 8, (lane & 3) * 2 + (i & 1)); });
+    }
+  });
+  std::memcpy(&c, &done.c, sizeof c);
+}
+
+template <class In, class Sum>
+void multiply_add(In, Sum (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  warp_product<In>(c, a, b0, b1, [](auto& sums, auto product) {
+    for (int i = 0; i < 4; ++i) sums[i] = added(sums[i], product(i));
+  });
+}
+
+// -- memory of others ---------------------------------------------------------------------------------------------------------
 
 // Blocks run one after the other, so that memory needs no care.
 template <class T>

@@ -176,7 +176,7 @@ void expect_bulk(std::int64_t n, std::int64_t in_flight, std::int64_t stay) {
       work.turns = 3 * work.tiles.count;
       const std::int64_t grid = access == Access::read ? stay : std::max<std::int64_t>(work.turns, 1);
       work.stream = arrays.work(3, grid);
-      emulated::bulk_barriers.clear();
+      emulated_barriers.clear();
       emulated::bulk_loads = emulated::bulk_stores = 0;
       for (int launch = 0; launch < 2; ++launch) emulated::launch(grid, kBulkThreads, bulk_kernel<access, T>, work);
       arrays.check(access, 3);

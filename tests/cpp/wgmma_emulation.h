@@ -144,9 +144,6 @@ void multiply_async(In, float (&c)[Count], std::uint64_t a, std::uint64_t b, int
 }
 template <class In, int Count>
 void multiply_async(In, float (&c)[Count], const std::uint32_t (&a)[4], std::uint64_t b, int add) {
-  struct Four {
-    std::uint32_t r[4];
-  };
   struct Rows {
     double a[2][16];
   };

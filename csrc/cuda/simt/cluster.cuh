@@ -16,7 +16,7 @@ inline int cluster_rank() { return 0; }
 inline int cluster_size() { return 1; }
 inline void send_to_block(float2* at, int, float2 pair, std::uint64_t* barrier) {
   *at = pair;
-  emulated::bulk_barriers.at(barrier).expected -= 8;
+  emulated_barriers.at(barrier).expected -= 8;
 }
 inline void synchronize_cluster() { __syncthreads(); }
 
