@@ -29,17 +29,16 @@ StubNvml& stub() {
   return one;
 }
 const Nvml& full() {
-  static const auto library = open_nvml(STUB_NVML);
-  return *library;
+  static const Nvml library = open_nvml(STUB_NVML);
+  return library;
 }
 const Nvml& few() {
-  static const auto library = open_nvml(STUB_NVML_FEW);
-  return *library;
+  static const Nvml library = open_nvml(STUB_NVML_FEW);
+  return library;
 }
 const Nvml& none() {
-  static std::unique_ptr<Nvml> library;
-  library = open_nvml("/nowhere/libnvidia-ml.so.1");
-  return *library;
+  static const Nvml library = open_nvml("/nowhere/libnvidia-ml.so.1");  // tried again at the next call
+  return library;
 }
 
 using Said = std::map<std::string, Value>;
@@ -67,14 +66,14 @@ class OverNvml : public testing::Test {
 };
 
 // Until the sampler has read this often more.
-void wait_readings(int more) {
-  const int until = stub().readings + more;
-  while (stub().readings < until) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+void wait_readings(int more, const StubNvml& of = stub()) {
+  const int until = of.readings + more;
+  while (of.readings < until) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-Load window(Telemetry& telemetry, int readings = 10) {
+Load window(Telemetry& telemetry, int readings = 10, const StubNvml& of = stub()) {
   telemetry.begin();
-  wait_readings(readings);
+  wait_readings(readings, of);
   Load load;
   telemetry.end(load);
   return load;
@@ -195,11 +194,7 @@ TEST_F(OverNvml, AnOldDriverTellsWhatItCan) {
   const Said said = all(telemetry.facts());
   EXPECT_EQ(said.size(), 1u);
   EXPECT_EQ(text(said, "clock_reasons"), "hw_slowdown");
-  telemetry.begin();
-  const int until = old.readings + 6;
-  while (old.readings < until) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  Load load;
-  telemetry.end(load);
+  const Load load = window(telemetry, 6, old);
   const Said seen = all(load.conditions);
   EXPECT_EQ(number(seen, "power_w"), 600);
   EXPECT_EQ(seen.count("temperature_c") + seen.count("energy_j") + seen.count("other_processes"), 0u);

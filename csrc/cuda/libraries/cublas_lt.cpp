@@ -90,18 +90,13 @@ CublasLt open_one(const std::string& file) {
   return library;
 }
 
-Opened<CublasLt>& opened() {
-  static Opened<CublasLt> one;
-  return one;
-}
-
 }  // namespace
 
-void set_cublas_lt_path(const std::string& path) { opened().prefer("cublaslt", path); }
+void set_cublas_lt_path(const std::string& path) { opened<CublasLt>().prefer("cublaslt", path); }
 
 CublasLt open_cublas_lt(const std::vector<std::string>& files) { return open_first("cuBLASLt", cure(), files, open_one); }
 
-const CublasLt& cublas_lt() { return opened().get("libcublasLt.so." + std::to_string(kMajor), open_cublas_lt); }
+const CublasLt& cublas_lt() { return opened<CublasLt>().get("libcublasLt.so." + std::to_string(kMajor), open_cublas_lt); }
 
 LibraryInfo cublas_lt_info() { return info_of("cublaslt", cublas_lt); }
 

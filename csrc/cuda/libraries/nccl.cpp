@@ -31,20 +31,15 @@ Nccl open_one(const std::string& file) {
   return library;
 }
 
-Opened<Nccl>& opened() {
-  static Opened<Nccl> one;
-  return one;
-}
-
 }  // namespace
 
-void set_nccl_path(const std::string& path) { opened().prefer("nccl", path); }
+void set_nccl_path(const std::string& path) { opened<Nccl>().prefer("nccl", path); }
 
 Nccl open_nccl(const std::vector<std::string>& files) {
   return open_first("NCCL", "install it with: pip install nvidia-nccl-cu13 (or libnccl2)", files, open_one);
 }
 
-const Nccl& nccl_library() { return opened().get("libnccl.so.2", open_nccl); }
+const Nccl& nccl_library() { return opened<Nccl>().get("libnccl.so.2", open_nccl); }
 
 LibraryInfo nccl_info() { return info_of("nccl", nccl_library); }
 

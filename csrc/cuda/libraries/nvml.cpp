@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <system_error>
 
-#include "core/shared_object.h"
+#include "cuda/libraries/opened.h"
 
 #if defined(ROOFLINE_HAVE_NVML_HEADERS)
 #include <nvml.h>
@@ -66,17 +65,6 @@ void take(const SharedObject& from, Function& function, const char* symbol) {
   if (!function) function = from.find<Function>(symbol);
 }
 
-struct Lazy {
-  std::mutex mutex;
-  std::string file = "libnvidia-ml.so.1";
-  std::unique_ptr<Nvml> library;
-};
-
-Lazy& lazy() {
-  static Lazy one;
-  return one;
-}
-
 // What a call gives; 0 where there is no such function, or it fails.
 template <class T>
 double ask(nv::Status (*function)(nv::Handle, T*), nv::Handle handle) {
@@ -108,47 +96,42 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-void set_nvml_path(const std::string& path) {
-  const std::lock_guard<std::mutex> lock(lazy().mutex);
-  if (lazy().library) throw Error("set_library_path: nvml is open already");
-  lazy().file = path;
-}
+void set_nvml_path(const std::string& path) { opened<Nvml>().prefer("nvml", path); }
 
-std::unique_ptr<Nvml> open_nvml(const std::string& file) {
+Nvml open_nvml(const std::string& file) {
   SharedObject from(file);
-  auto library = std::make_unique<Nvml>();
-  take(from, library->init, "nvmlInit_v2");
-  take(from, library->by_bus, "nvmlDeviceGetHandleByPciBusId_v2");
-  take(from, library->error_text, "nvmlErrorString");
-  take(from, library->driver_release, "nvmlSystemGetDriverVersion");
-  take(from, library->clock_mhz, "nvmlDeviceGetClockInfo");
-  take(from, library->power_mw, "nvmlDeviceGetPowerUsage");
-  take(from, library->fields, "nvmlDeviceGetFieldValues");
-  take(from, library->temperature_c, "nvmlDeviceGetTemperature");
-  take(from, library->reasons, "nvmlDeviceGetCurrentClocksEventReasons");
-  take(from, library->reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");  // its name before driver 535
-  take(from, library->energy_mj, "nvmlDeviceGetTotalEnergyConsumption");
-  take(from, library->power_limit_mw, "nvmlDeviceGetEnforcedPowerLimit");
-  take(from, library->power_limit_default_mw, "nvmlDeviceGetPowerManagementDefaultLimit");
-  take(from, library->persistence, "nvmlDeviceGetPersistenceMode");
-  take(from, library->mig_mode, "nvmlDeviceGetMigMode");
-  take(from, library->compute_mode, "nvmlDeviceGetComputeMode");
-  take(from, library->pcie_generation, "nvmlDeviceGetCurrPcieLinkGeneration");
-  take(from, library->pcie_generation_max, "nvmlDeviceGetMaxPcieLinkGeneration");
-  take(from, library->pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
-  take(from, library->pcie_width_max, "nvmlDeviceGetMaxPcieLinkWidth");
-  take(from, library->processes, "nvmlDeviceGetComputeRunningProcesses_v3");
-  if (!library->init || !library->by_bus || !library->error_text) throw Unsupported(file + " is not NVML, or too old");
+  Nvml library;
+  take(from, library.init, "nvmlInit_v2");
+  take(from, library.by_bus, "nvmlDeviceGetHandleByPciBusId_v2");
+  take(from, library.error_text, "nvmlErrorString");
+  take(from, library.driver_release, "nvmlSystemGetDriverVersion");
+  take(from, library.clock_mhz, "nvmlDeviceGetClockInfo");
+  take(from, library.power_mw, "nvmlDeviceGetPowerUsage");
+  take(from, library.fields, "nvmlDeviceGetFieldValues");
+  take(from, library.temperature_c, "nvmlDeviceGetTemperature");
+  take(from, library.reasons, "nvmlDeviceGetCurrentClocksEventReasons");
+  take(from, library.reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");  // its name before driver 535
+  take(from, library.energy_mj, "nvmlDeviceGetTotalEnergyConsumption");
+  take(from, library.power_limit_mw, "nvmlDeviceGetEnforcedPowerLimit");
+  take(from, library.power_limit_default_mw, "nvmlDeviceGetPowerManagementDefaultLimit");
+  take(from, library.persistence, "nvmlDeviceGetPersistenceMode");
+  take(from, library.mig_mode, "nvmlDeviceGetMigMode");
+  take(from, library.compute_mode, "nvmlDeviceGetComputeMode");
+  take(from, library.pcie_generation, "nvmlDeviceGetCurrPcieLinkGeneration");
+  take(from, library.pcie_generation_max, "nvmlDeviceGetMaxPcieLinkGeneration");
+  take(from, library.pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
+  take(from, library.pcie_width_max, "nvmlDeviceGetMaxPcieLinkWidth");
+  take(from, library.processes, "nvmlDeviceGetComputeRunningProcesses_v3");
+  if (!library.init || !library.by_bus || !library.error_text) throw Unsupported(file + " is not NVML, or too old");
+  library.path = SharedObject::path_of(library.init);
   from.keep();
-  if (const nv::Status status = library->init(); status != nv::success)
-    throw Unsupported(std::string("NVML does not start: ") + library->error_text(status));
+  if (const nv::Status status = library.init(); status != nv::success)
+    throw Unsupported(std::string("NVML does not start: ") + library.error_text(status));
   return library;
 }
 
 const Nvml& nvml() {
-  const std::lock_guard<std::mutex> lock(lazy().mutex);
-  if (!lazy().library) lazy().library = open_nvml(lazy().file);
-  return *lazy().library;
+  return opened<Nvml>().get("libnvidia-ml.so.1", [](const std::vector<std::string>& files) { return open_nvml(files.front()); });
 }
 
 Telemetry::Telemetry(const std::string& pci_bus_id, bool whole, const Nvml& (*open)()) noexcept : whole_(whole) {

@@ -6,7 +6,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -63,6 +62,8 @@ struct FieldValue {
 
 // Its functions; null where the library has no such symbol, but for the first three.
 struct Nvml {
+  std::string path;  // of the file that was opened
+
   nv::Status (*init)() = nullptr;
   nv::Status (*by_bus)(const char* pci_bus_id, nv::Handle*) = nullptr;
   const char* (*error_text)(nv::Status) = nullptr;
@@ -92,7 +93,7 @@ void set_nvml_path(const std::string& path);
 const Nvml& nvml();
 
 // The same from one file.
-std::unique_ptr<Nvml> open_nvml(const std::string& file);
+Nvml open_nvml(const std::string& file);
 
 // One GPU through NVML. Nothing here throws: what cannot be read is left out.
 class Telemetry {

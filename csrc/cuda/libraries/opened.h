@@ -41,6 +41,12 @@ class Opened {
   std::unique_ptr<Library> library_;
 };
 
+template <class Library>
+Opened<Library>& opened() {
+  static Opened<Library> one;
+  return one;
+}
+
 // 130101 is 13.1.1: major * 10000 + minor * 100 + patch, as cuBLASLt and NCCL (since 2.9) tell it.
 inline std::string version_text(int version) {
   return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100);
