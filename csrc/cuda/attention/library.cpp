@@ -32,11 +32,8 @@ Bound library(const Attention& problem, Device& device) {
   bound.plan.set("scores_elements", Value(scores_count));
   const auto multiply = [&](const char* step, const std::string& prefix, GemmProblem gemm) {
     gemm.batch = problem.batch * problem.kv_heads, gemm.rows = problem.group() * problem.seq_q;
-    gemm.choice = Choice::first;
-    gemm.scratch = scratch, gemm.scratch_bytes = kScratchBytes;
-    Gemm planned = plan_gemm(gemm, device);
-    record(bound.plan, prefix, planned);
-    bound.steps.push_back({step, std::move(planned.launch), planned.entries});
+    gemm.scratch = scratch;
+    add_product(bound, step, prefix, gemm, device);
   };
   GemmProblem first{problem.dtype, DType::fp32};
   first.columns = problem.seq_kv, first.inner = problem.head_dim;

@@ -33,12 +33,8 @@ class Steps {
                 void* c, Activation activation = Activation::none) {
     GemmProblem gemm{problem_.dtype, problem_.dtype};
     gemm.rows = problem_.rows(), gemm.columns = columns, gemm.inner = inner;
-    gemm.a = a, gemm.b = b, gemm.c = c, gemm.activation = activation;
-    gemm.choice = Choice::first;
-    gemm.scratch = scratch_, gemm.scratch_bytes = kScratchBytes;
-    Gemm planned = plan_gemm(gemm, memory_.device);
-    record(bound_.plan, prefix, planned);
-    bound_.steps.push_back({step, std::move(planned.launch), planned.entries});
+    gemm.a = a, gemm.b = b, gemm.c = c, gemm.activation = activation, gemm.scratch = scratch_;
+    add_product(bound_, step, prefix, gemm, memory_.device);
   }
 
   void pass(Bound elements) { append(bound_, "activation", std::move(elements)); }
@@ -57,30 +53,16 @@ class Steps {
   std::shared_ptr<void> scratch_;
 };
 
-std::int64_t elements(const Ffn& problem) { return problem.rows() * problem.d_ff; }
-
 Bound library(const Ffn& problem, Device& device) {
   Steps steps(problem, "library", device);
   void* const up = steps.hidden();
   // A step must find the same input however often it is launched alone, so only relu, which changes nothing twice, is in place.
   void* const activated = problem.activation == Ffn::Activation::relu ? up : steps.hidden();
   steps.multiply("up", "up_", problem.d_ff, problem.d_model, problem.x, problem.w_up, up);
-  switch (problem.activation) {
-    case Ffn::Activation::relu:
-      steps.pass(bind_relu({problem.dtype, elements(problem), up, up}, device));
-      break;
-    case Ffn::Activation::gelu:
-    case Ffn::Activation::gelu_tanh:
-      steps.pass(bind_gelu({{problem.dtype, elements(problem), up, activated}, problem.activation == Ffn::Activation::gelu_tanh},
-                           device));
-      break;
-    case Ffn::Activation::swiglu: {
-      void* const gate = steps.hidden();
-      steps.multiply("gate", "gate_", problem.d_ff, problem.d_model, problem.x, problem.w_gate, gate);
-      steps.pass(bind_silu_mul({problem.dtype, problem.rows(), problem.d_ff, gate, up, activated}, problem.d_ff, device));
-      break;
-    }
-  }
+  void* const gate = problem.gated() ? steps.hidden() : nullptr;
+  if (gate) steps.multiply("gate", "gate_", problem.d_ff, problem.d_model, problem.x, problem.w_gate, gate);
+  steps.pass(bind_activation(problem.activation, problem.activation == Ffn::Activation::gelu_tanh, problem.dtype, problem.rows(),
+                             problem.d_ff, gate, up, activated, device));
   steps.multiply("down", "down_", problem.d_model, problem.d_ff, activated, problem.w_down, problem.out);
   return steps.finish();
 }

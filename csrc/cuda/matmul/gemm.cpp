@@ -313,7 +313,7 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
   Owned<lt::Preference> preference(library.preference_destroy);
   ROOFLINE_LT(library, preference_create(preference.out()));
   const std::size_t most = static_cast<std::size_t>(
-      problem.scratch ? problem.scratch_bytes : std::min(kScratchBytes, std::max<std::int64_t>(device.available_bytes(), 0)));
+      problem.scratch ? kScratchBytes : std::min(kScratchBytes, std::max<std::int64_t>(device.available_bytes(), 0)));
   ROOFLINE_LT(library, preference_set(preference.get(), lt::pref_max_workspace_bytes, &most, sizeof most));
   // Not in c's: in 16 bits each part of a sum would be rounded before the parts are added up.
   ROOFLINE_LT(library, preference_set(preference.get(), lt::pref_reduction_schemes, &lt::reduction_in_compute_type,
@@ -353,7 +353,7 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
   };
   std::size_t index = 0;
   std::shared_ptr<void> trial;
-  if (problem.choice == Choice::fastest) {
+  if (!problem.scratch) {
     std::string key = what;
     const auto add = [&](auto... x) { ((key += ' ' + std::to_string(static_cast<long long>(x))), ...); };
     add(device.index(), problem.out_dtype, problem.batch, problem.b_transposed, problem.activation, problem.scaling, most,
@@ -377,8 +377,14 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
   gemm.launch = [plan](Queue& queue) {
     check(*plan->library, plan->run(plan->algo, plan->workspace.get(), plan->workspace_bytes, stream(queue)), "cublasLtMatmul");
   };
-  if (problem.choice == Choice::first) gemm.launch(device);  // loads its kernel, outside any gate: loading waits for an idle GPU
+  if (problem.scratch) gemm.launch(device);  // loads its kernel, outside any gate: loading waits for an idle GPU
   return gemm;
+}
+
+void add_product(Bound& bound, const char* step, const std::string& prefix, const GemmProblem& problem, Device& device) {
+  Gemm planned = plan_gemm(problem, device);
+  record(bound.plan, prefix, planned);
+  bound.steps.push_back({step, std::move(planned.launch), planned.entries});
 }
 
 void record(Plan& plan, const std::string& prefix, const Gemm& gemm) {

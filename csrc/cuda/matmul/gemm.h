@@ -17,9 +17,6 @@ enum class Activation : std::uint8_t { none, relu, gelu_tanh };
 // and one for every 128 x 128 of b; all in fp32. blocks_of_32 of fp8 in E8M0, blocks_of_16 of nvfp4 in E4M3, both in tiles.
 enum class Scaling : std::uint8_t { none, tensor, row, blocks_of_128, squares, blocks_of_32, blocks_of_16 };
 
-// Of the heuristic's proposals: the fastest, as timed on the operands when the plan is made, or the first, run once and not timed.
-enum class Choice : std::uint8_t { fastest, first };
-
 // c[i] = activation(alpha a[i] b[i]).
 struct GemmProblem {
   DType dtype;      // of a and b
@@ -36,10 +33,9 @@ struct GemmProblem {
   const void* b_scale = nullptr;   // [1], [columns], [inner / 128, columns], [columns / 128, square_scale_pitch(...)], or tiles
   const void* alpha_beta = nullptr;  // in the device's memory: alpha times this, and 0, in fp32; where given, `alpha` is 1
   bool fast_accumulation = false;  // of fp8: sums are not carried over into fp32 now and then
-  Choice choice = Choice::fastest;
-  // Scratch that products on one stream may share; without, each has its own.
+  // kScratchBytes that products on one stream share. They are the heuristic's first proposal, run once and not timed when the plan
+  // is made; without, a product has scratch of its own, and is the fastest proposal, as timed on the operands.
   std::shared_ptr<void> scratch = nullptr;
-  std::int64_t scratch_bytes = 0;
 };
 
 // What NVIDIA recommends for Hopper; smaller GPUs take less of it.
@@ -58,6 +54,9 @@ struct Gemm {
 
 // Throws Unsupported where the library is not there or has no kernel for this, OutOfMemory, Error.
 Gemm plan_gemm(const GemmProblem& problem, Device& device);
+
+// Adds the product as a step, which lasts as long as its scratch.
+void add_product(Bound& bound, const char* step, const std::string& prefix, const GemmProblem& problem, Device& device);
 
 // The facts of a product, under `prefix` where a plan has several ("up_").
 void record(Plan& plan, const std::string& prefix, const Gemm& gemm);

@@ -97,8 +97,7 @@ Bound library(const GroupedMatmul& problem, Device& device) {
       gemm.a = static_cast<const char*>(a) + first * inner * size;
       gemm.b = static_cast<const char*>(weights) + expert * inner * columns * size;
       gemm.c = static_cast<char*>(c) + first * columns * size;
-      gemm.choice = Choice::first;
-      gemm.scratch = scratch, gemm.scratch_bytes = kScratchBytes;
+      gemm.scratch = scratch;
       Gemm planned = plan_gemm(gemm, device);
       if (products.empty()) record(bound.plan, std::string(step) + "_", planned);
       products.push_back(std::move(planned.launch));
@@ -114,17 +113,8 @@ Bound library(const GroupedMatmul& problem, Device& device) {
          bind_embedding({problem.dtype, rows, problem.tokens, problem.d_model, table(routing.token), problem.x, gathered}, device));
   const std::int64_t touched = multiply("up", problem.d_ff, problem.d_model, gathered, problem.w_up, up);
   if (problem.gated()) multiply("gate", problem.d_ff, problem.d_model, gathered, problem.w_gate, gate);
-  switch (problem.activation) {
-    case GroupedMatmul::Activation::relu:
-      append(bound, "activation", bind_relu({problem.dtype, rows * problem.d_ff, up, up}, device));
-      break;
-    case GroupedMatmul::Activation::gelu:
-      append(bound, "activation", bind_gelu({{problem.dtype, rows * problem.d_ff, up, activated}, false}, device));
-      break;
-    case GroupedMatmul::Activation::swiglu:
-      append(bound, "activation", bind_silu_mul({problem.dtype, rows, problem.d_ff, gate, up, activated}, problem.d_ff, device));
-      break;
-  }
+  append(bound, "activation", bind_activation(problem.activation, false, problem.dtype, rows, problem.d_ff, gate, up,
+                                              activated, device));
   multiply("down", problem.d_model, problem.d_ff, activated, problem.w_down, results);
   append(bound, "combine", bind_combine({problem.dtype, problem.tokens, problem.d_model, static_cast<int>(problem.per_token()),
                                 static_cast<int>(problem.experts_per_token), results, table(routing.places), problem.gates,
