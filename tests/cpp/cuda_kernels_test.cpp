@@ -450,11 +450,9 @@ TEST(Scales, TilesHoldEveryScaleOnce) {
                        turned ? rows : 1);
       std::vector<std::uint8_t> want(to.size(), 0);
       want.back() = 77;
-      const std::int64_t across = (blocks + 3) / 4;
       for (std::int64_t row = 0; row < rows; ++row)
         for (std::int64_t block = 0; block < blocks; ++block)
-          want[(row / 128 * across + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4] =
-              from[turned ? block * rows + row : row * blocks + block];
+          want[reference::tiled(row, block, blocks)] = from[turned ? block * rows + row : row * blocks + block];
       ASSERT_EQ(to, want) << rows << " x " << blocks;
     }
   EXPECT_EQ(tiled_scale_bytes(128, 4), 512);

@@ -10,6 +10,7 @@
 #include "cuda/check.h"
 #include "cuda/device_kernels.h"
 #include "cuda/kernels.h"
+#include "cuda/matmul/scale_layout.h"
 #include "cuda/rows/elementwise.h"
 #include "cuda/rows/rows.h"
 #include "cuda/rows/tokens.h"
@@ -374,18 +375,16 @@ void launch_transpose(CUstream_st*, const void* from, void* to, DType dtype, std
       for (std::int64_t j = 0; j < columns; ++j)
         fake::set(dtype, to, m * rows * columns + j * rows + i, fake::element(dtype, from, m * rows * columns + i * columns + j));
 }
-// Each scale to its place: rows of 16 bytes in tiles of 512, as the reference's figure has them.
 void launch_tile_scales(CUstream_st*, const void* from, void* to, std::int64_t rows, std::int64_t blocks, std::int64_t row_stride,
                         std::int64_t block_stride, int) {
-  const std::int64_t across = (blocks + 3) / 4;
-  std::memset(to, 0, static_cast<std::size_t>((rows + 127) / 128 * across * 512));
+  std::memset(to, 0, static_cast<std::size_t>(tiled_scale_bytes(rows, blocks)));
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t block = 0; block < blocks; ++block)
-      static_cast<char*>(to)[(row / 128 * across + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4] =
+      static_cast<char*>(to)[reference::tiled(row, block, blocks)] =
           static_cast<const char*>(from)[row * row_stride + block * block_stride];
 }
 void launch_square_scales(CUstream_st*, const void* from, void* to, std::int64_t blocks, std::int64_t columns, int) {
-  const std::int64_t pitch = (blocks + 3) / 4 * 4;
+  const std::int64_t pitch = square_scale_pitch(blocks);
   std::memset(to, 0, static_cast<std::size_t>(4 * pitch * columns));
   for (std::int64_t block = 0; block < blocks; ++block)
     for (std::int64_t column = 0; column < columns; ++column)

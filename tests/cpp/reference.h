@@ -67,4 +67,11 @@ inline std::vector<double> attend(const double* q, const double* k, const double
   return out;
 }
 
+// Where the figure of cuBLASLt's reference has the scale of block `block` of row or column `i`: tiles of 128 by 4, 16 bytes
+// to a row of the tile, in which the four quarters of it stand side by side.
+inline std::uint64_t tiled(std::uint64_t i, std::uint64_t block, std::uint64_t blocks) {
+  const std::uint64_t tile = i / 128 * ((blocks + 3) / 4) + block / 4;
+  return tile * 512 + i % 128 % 32 * 16 + i % 128 / 32 * 4 + block % 4;
+}
+
 }  // namespace reference

@@ -50,13 +50,6 @@ roofline::DType dtype_of(Type type) {
 double read(Type type, const void* data, std::int64_t i) { return fake::element(dtype_of(type), data, i); }
 std::int64_t bytes(Type type, std::int64_t elements) { return roofline::size_bytes(dtype_of(type), elements); }
 
-// Where the reference's figure has the scale of block `block` of row or column `i`: tiles of 128 by 4, 16 bytes to a row of the
-// tile, in which the four quarters of it stand side by side.
-std::uint64_t tiled(std::uint64_t i, std::uint64_t block, std::uint64_t blocks) {
-  const std::uint64_t tile = i / 128 * ((blocks + 3) / 4) + block / 4;
-  return tile * 512 + i % 128 % 32 * 16 + i % 128 / 32 * 4 + block % 4;
-}
-
 // That of row or column `i` (of `count`) at depth l (of `depth`).
 double scale_of(const void* scales, std::int32_t mode, std::uint64_t i, std::uint64_t l, std::uint64_t count, std::uint64_t depth) {
   if (!scales) return 1;
@@ -69,9 +62,9 @@ double scale_of(const void* scales, std::int32_t mode, std::uint64_t i, std::uin
     case scale_blk128x128_32f:  // along inner fastest, in multiples of four
       return floats[i / 128 * (((depth + 127) / 128 + 3) / 4 * 4) + l / 128];
     case scale_vec32_ue8m0:
-      return fake::element(roofline::DType::fp8_e8m0, scales, tiled(i, l / 32, (depth + 31) / 32));
+      return fake::element(roofline::DType::fp8_e8m0, scales, reference::tiled(i, l / 32, (depth + 31) / 32));
     case scale_vec16_ue4m3:
-      return fake::element(roofline::DType::fp8_e4m3, scales, tiled(i, l / 16, (depth + 15) / 16));
+      return fake::element(roofline::DType::fp8_e4m3, scales, reference::tiled(i, l / 16, (depth + 15) / 16));
     default:
       return floats[0];
   }
