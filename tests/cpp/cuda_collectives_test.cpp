@@ -1,26 +1,15 @@
 // Collectives over a fake runtime with several GPUs and a stub of NCCL: rank 0's result by hand, what is freed, what is refused.
-#include <dlfcn.h>
-#include <gtest/gtest.h>
-
-#include <cuda_bf16.h>
-
-#include <cstring>
 #include <numeric>
 
-#include "cuda/device.h"
-#include "cuda/kernels.h"
 #include "cuda/libraries/nccl.h"
-#include "fake_cuda.h"
-#include "thrown.h"
+#include "on_fake_gpu.h"
 
 namespace {
 
-using namespace roofline;
-
-class OnFakeGpus : public testing::Test {
+class OnFakeGpus : public OnFakeGpu {
  protected:
   void SetUp() override {
-    fake::reset();
+    OnFakeGpu::SetUp();
     fake::runtime().devices = 4;
     if (static bool once = true; once) cuda::set_nccl_path(STUB_NCCL), once = false;
     device = cuda::open(1);
@@ -28,21 +17,15 @@ class OnFakeGpus : public testing::Test {
   void TearDown() override {
     sets.clear();
     device.reset();
-    EXPECT_EQ(fake::runtime().allocations.size(), 0u);
-    EXPECT_EQ(fake::runtime().streams, 0);
+    OnFakeGpu::TearDown();
   }
 
-  Bound bind(const std::string& op, DType dtype, std::int64_t elements, std::int64_t ranks, std::vector<Tensor> tensors) {
+  Bound bind(const std::string& op, DType dtype, std::int64_t elements, std::int64_t ranks, const std::vector<Tensor>& tensors) {
     Arguments arguments(op, dtype);
     arguments.add("elements", elements);
     arguments.add("ranks", ranks);
-    for (Tensor& tensor : tensors) {
-      tensor.dtype = dtype;
-      arguments.add(tensor);
-    }
-    for (const KernelEntry& kernel : device->kernels())
-      if (kernel.op == op && kernel.dtype == dtype) return kernel.bind(arguments, *device);
-    throw Error("no kernel of " + op);
+    for (const Tensor& tensor : tensors) arguments.add(tensor);
+    return kernel(*device, op, dtype).bind(arguments, *device);
   }
 
   void run(const Bound& bound) { device->run_batch({&(sets = {{bound.steps.at(0).launch}}), 0, 1}); }
@@ -53,7 +36,7 @@ class OnFakeGpus : public testing::Test {
 
 using Floats = std::vector<float>;
 
-Tensor tensor(const char* name, Floats& data, Shape shape) { return {name, data.data(), DType::fp32, std::move(shape), {}}; }
+Tensor tensor(const char* name, Floats& data, const Shape& shape) { return ::tensor(name, data.data(), DType::fp32, shape); }
 
 TEST_F(OnFakeGpus, AllReduceAddsWhatTheOthersHold) {
   // Seven elements over three ranks: parts of three, the last of one.
@@ -114,7 +97,7 @@ TEST_F(OnFakeGpus, RefusalsSayWhy) {
   EXPECT_EQ(message<Unsupported>([&] { gather(7, 2); }),
             "all_gather: NCCL takes parts of one size: elements must be a multiple of ranks, got 7 and 2");
   fake::runtime().total_bytes = 0;
-  EXPECT_NE(message<OutOfMemory>([&] { gather(8, 2); }).find("cuda:0: 16 bytes are needed there for rank 1"), std::string::npos);
+  EXPECT_TRUE(has(message<OutOfMemory>([&] { gather(8, 2); }), "cuda:0: 16 bytes are needed there for rank 1"));
 }
 
 TEST_F(OnFakeGpus, AFailingCallIsNamedAndNothingIsLeft) {
@@ -129,9 +112,9 @@ TEST_F(OnFakeGpus, AFailingCallIsNamedAndNothingIsLeft) {
 
 TEST(Nccl, SaysWhatIsWrongWithAFile) {
   const std::string text = message<Unsupported>([] { cuda::open_nccl({"libnot_there.so", "libm.so.6"}); });
-  EXPECT_NE(text.find("libnot_there.so: cannot open"), std::string::npos) << text;
-  EXPECT_NE(text.find("libm.so.6: it has no symbol ncclGetVersion"), std::string::npos) << text;
-  EXPECT_NE(text.find("pip install nvidia-nccl-cu13"), std::string::npos) << text;
+  EXPECT_TRUE(has(text, "libnot_there.so: cannot open") && has(text, "libm.so.6: it has no symbol ncclGetVersion") &&
+              has(text, "pip install nvidia-nccl-cu13"))
+      << text;
 }
 
 }  // namespace

@@ -40,13 +40,12 @@ TEST_F(OnFakeGpu, NeedsOfAnotherArchitecture) {
 
 // Whichever call fails, the error names it, and what was made before is gone.
 TEST_F(OnFakeGpu, EveryFailureWhileOpening) {
-  for (const char* call : {"cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceGetAttribute", "cudaStreamCreateWithFlags",
-                           "cudaHostAlloc", "cudaHostGetDevicePointer"}) {
-    fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources};
-    const std::string text = message<Error>([] { cuda::open(0); });
-    EXPECT_TRUE(has(text, call)) << text;
-    EXPECT_EQ(fake::runtime().streams + fake::runtime().pinned, 0) << call;
-  }
+  const int named = fail_each(
+      {"cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceGetAttribute", "cudaStreamCreateWithFlags", "cudaHostAlloc",
+       "cudaHostGetDevicePointer"},
+      1, cudaErrorLaunchOutOfResources, [] { cuda::open(0); },
+      [](const std::string& call) { EXPECT_EQ(fake::runtime().streams + fake::runtime().pinned, 0) << call; });
+  EXPECT_EQ(named, 6);
 }
 
 // -- clocks -----------------------------------------------------------------------------------------------------------------------
@@ -298,47 +297,6 @@ TEST_F(OnFakeGpu, WhatCublasRefusesIsSaid) {
   GemmProblem large = small(data);
   large.rows = std::int64_t{1} << 31;
   EXPECT_TRUE(has(message<Unsupported>([&] { plan_gemm(large, gpu); }), "2^31 - 1"));
-}
-
-TEST_F(OnFakeGpu, NothingIsLeftOfAThousandBindsAndOfFailedOnes) {
-  const auto device = cuda::open(0);
-  const Operands data(*device, DType::fp32, DType::fp32, 1, 3, 5, 7);
-  stub().proposals = 3;
-  stub().workspace_bytes[0] = 1 << 20, stub().workspace_bytes[1] = 1 << 10;
-  const KernelEntry& matmul = kernel(*device, "matmul", DType::fp32);
-  Arguments arguments("matmul", DType::fp32);
-  arguments.add("rows", std::int64_t{3}), arguments.add("columns", std::int64_t{5});
-  arguments.add("inner", std::int64_t{7}), arguments.add("bias", std::int64_t{0});
-  arguments.add("scales", std::string("none")), arguments.add("activation", std::string("none"));
-  arguments.add(tensor("a", data.a, DType::fp32, {3, 7})), arguments.add(tensor("b", data.b, DType::fp32, {7, 5}));
-  arguments.add(tensor("c", data.c, DType::fp32, {3, 5}));
-  const auto settled = check_failures(*device, matmul, arguments, 1000);
-  for (lt::Status* each : {&stub().heuristics, &stub().run[0], &stub().run[1], &stub().run[2]}) {
-    *each = lt::alloc_failed;
-    try {
-      matmul.bind(arguments, *device);
-    } catch (const Error&) {
-    }
-  }
-  settled("products that fail");
-  EXPECT_LE(stub().handles, 1) << "one handle serves them all";
-}
-
-TEST_F(OnFakeGpu, BmmTakesItsOwnContract) {
-  const auto device = cuda::open(0);
-  const Operands data(*device, DType::bf16, DType::bf16, 3, 4, 5, 6);
-  Arguments arguments("bmm", DType::bf16);
-  arguments.add("batch", std::int64_t{3}), arguments.add("rows", std::int64_t{4}), arguments.add("columns", std::int64_t{5});
-  arguments.add("inner", std::int64_t{6}), arguments.add("scales", std::string("none")),
-      arguments.add("out_dtype", std::string("bf16"));
-  arguments.add(tensor("a", data.a, DType::bf16, {3, 4, 6})), arguments.add(tensor("b", data.b, DType::bf16, {3, 6, 5}));
-  arguments.add(tensor("c", data.c, DType::bf16, {3, 4, 5}));
-  const Bound bound = kernel(*device, "bmm", DType::bf16).bind(arguments, *device);
-  bound.steps.at(0).launch(static_cast<Device&>(*device));
-  double sum = 0;
-  for (int l = 0; l < 6; ++l)
-    sum += element(DType::bf16, data.a, (2 * 4 + 3) * 6 + l) * element(DType::bf16, data.b, 2 * 30 + l * 5 + 4);
-  EXPECT_EQ(element(DType::bf16, data.c, 2 * 20 + 3 * 5 + 4), sum);
 }
 
 }  // namespace

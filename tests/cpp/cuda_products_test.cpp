@@ -9,30 +9,6 @@
 
 namespace {
 
-struct Memory {
-  explicit Memory(Backend& device) : device(device) {}
-  Memory(const Memory&) = delete;
-  ~Memory() {
-    for (void* each : all) device.release(each, 0);
-  }
-  // Whole numbers from -span to span.
-  void* random(DType dtype, std::int64_t elements, int span = 3) {
-    void* const data = all.emplace_back(device.allocate(static_cast<std::size_t>(size_bytes(dtype, elements))));
-    for (std::int64_t i = 0; i < elements; ++i) set(dtype, data, i, static_cast<int>(generator() % (2 * span + 1)) - span);
-    return data;
-  }
-  // 1, 2 and 4, and of fp32 their negatives.
-  void* scales(DType dtype, std::int64_t elements) {
-    void* const data = all.emplace_back(device.allocate(static_cast<std::size_t>(size_bytes(dtype, elements))));
-    for (std::int64_t i = 0; i < elements; ++i)
-      set(dtype, data, i, std::ldexp(dtype == DType::fp32 && generator() % 2 ? -1.0 : 1.0, static_cast<int>(generator() % 3)));
-    return data;
-  }
-  Backend& device;
-  std::vector<void*> all;
-  std::mt19937 generator{11};
-};
-
 std::vector<std::string> steps(const Bound& bound) {
   std::vector<std::string> names;
   for (const Step& step : bound.steps) names.push_back(step.name);
@@ -109,28 +85,24 @@ struct ProductData {
     arguments.add(tensor("a_whole", a_whole, DType::fp32, {1})), arguments.add(tensor("b_whole", b_whole, DType::fp32, {1}));
     type = scale;
   }
-  // Of a's row, and of b's column, at depth l.
-  double scale_of_a(std::int64_t i, std::int64_t row, std::int64_t l) const {
+  // line: of all rows of a, or columns of b. block: of all blocks.
+  double scale_of(const void* scales, const void* whole, std::int64_t line, std::int64_t block) const {
     if (how.scales == std::string("none")) return 1;
-    if (how.scales == std::string("tensor")) return element(type, a_scale, 0);
-    if (how.scales == std::string("row")) return element(type, a_scale, i * m + row);
-    return whole(a_whole) * element(type, a_scale, (i * m + row) * blocks + l / how.block);
+    if (how.scales == std::string("tensor")) return element(type, scales, 0);
+    if (how.scales == std::string("row")) return element(type, scales, line);
+    return (how.scales == std::string("block") ? 1 : element(DType::fp32, whole, 0)) * element(type, scales, block);
   }
-  double scale_of_b(std::int64_t i, std::int64_t column, std::int64_t l) const {
-    if (how.scales == std::string("none")) return 1;
-    if (how.scales == std::string("tensor")) return element(type, b_scale, 0);
-    if (how.scales == std::string("row")) return element(type, b_scale, i * n + column);
-    return whole(b_whole) * element(type, b_scale, (i * blocks + l / how.block) * across + column / how.columns);
-  }
-  double whole(const void* scale) const { return how.scales == std::string("block") ? 1 : element(DType::fp32, scale, 0); }
   void check() const {
     for (std::int64_t i = 0; i < batch; ++i) {
       std::vector<double> rows, columns;  // times their scales
-      for (std::int64_t row = 0; row < m; ++row)
-        for (std::int64_t l = 0; l < k; ++l) rows.push_back(scale_of_a(i, row, l) * element(dtype, a, (i * m + row) * k + l));
+      for (std::int64_t row = i * m; row < (i + 1) * m; ++row)
+        for (std::int64_t l = 0; l < k; ++l)
+          rows.push_back(scale_of(a_scale, a_whole, row, row * blocks + l / how.block) * element(dtype, a, row * k + l));
       for (std::int64_t column = 0; column < n; ++column)
         for (std::int64_t l = 0; l < k; ++l)
-          columns.push_back(scale_of_b(i, column, l) * element(dtype, b, (i * k + l) * n + column));
+          columns.push_back(scale_of(b_scale, b_whole, i * n + column,
+                                     (i * blocks + l / how.block) * across + column / how.columns) *
+                            element(dtype, b, (i * k + l) * n + column));
       for (std::int64_t row = 0; row < m; ++row)
         for (std::int64_t column = 0; column < n; ++column) {
           const auto its_row = rows.begin() + row * k;
@@ -262,6 +234,31 @@ TEST_F(OnFakeGpu, MatmulOfLowPrecisionPacksWhatIsConstant) {
   }
 }
 
+TEST_F(OnFakeGpu, BmmTakesItsOwnContract) {
+  const auto device = cuda::open(0);
+  const ProductData data(*device, DType::bf16, DType::bf16, {}, 3, 4, 5, 6);
+  run(kernel(*device, "bmm", DType::bf16).bind(data.arguments, *device), *device);
+  data.check();
+}
+
+TEST_F(OnFakeGpu, NothingIsLeftOfAThousandBindsAndOfFailedOnes) {
+  const auto device = cuda::open(0);
+  const ProductData data(*device, DType::fp32, DType::fp32, {}, 0, 3, 5, 7);
+  stub().proposals = 3;
+  stub().workspace_bytes[0] = 1 << 20, stub().workspace_bytes[1] = 1 << 10;
+  const KernelEntry& matmul = kernel(*device, "matmul", DType::fp32);
+  const auto settled = check_failures(*device, matmul, data.arguments, 1000);
+  for (lt::Status* each : {&stub().heuristics, &stub().run[0], &stub().run[1], &stub().run[2]}) {
+    *each = lt::alloc_failed;
+    try {
+      matmul.bind(data.arguments, *device);
+    } catch (const Error&) {
+    }
+  }
+  settled("products that fail");
+  EXPECT_LE(stub().handles, 1) << "one handle serves them all";
+}
+
 TEST_F(OnFakeGpu, NothingIsLeftOfBmm) {
   const auto device = cuda::open(0);
   for (const Scaled& how : {kBlock, kSquare}) {
@@ -281,6 +278,20 @@ TEST_F(OnFakeGpu, NothingIsLeftOfProductsWithTwoLevelsOfScales) {
 
 // -- ffn ------------------------------------------------------------------------------------------------------------------------
 
+// Activation i of a row of x [any, d_model], by weights [any, d_model, d_ff] of one expert.
+double hidden(DType dtype, const std::string& activation, const void* x, std::int64_t row, const void* up, const void* gate,
+              std::int64_t expert, std::int64_t d_model, std::int64_t d_ff, std::int64_t i) {
+  const auto product = [&](const void* weights) {
+    double sum = 0;
+    for (std::int64_t l = 0; l < d_model; ++l)
+      sum += element(dtype, x, row * d_model + l) * element(dtype, weights, (expert * d_model + l) * d_ff + i);
+    return sum;
+  };
+  const double u = product(up);
+  if (activation == "swiglu") return reference::silu(product(gate)) * u;
+  return activation == "relu" ? reference::relu(u) : activation == "gelu" ? reference::gelu(u) : reference::gelu_tanh(u);
+}
+
 struct FfnData {
   FfnData(Backend& device, DType dtype, std::int64_t batch, std::int64_t seq, std::int64_t d_model, std::int64_t d_ff)
       : memory(device), dtype(dtype), rows(batch * seq), d_model(d_model), d_ff(d_ff), arguments("ffn", dtype) {
@@ -292,22 +303,14 @@ struct FfnData {
     arguments.add(tensor("w_gate", gate, dtype, {d_model, d_ff})), arguments.add(tensor("w_down", down, dtype, {d_ff, d_model}));
     arguments.add(tensor("out", out, dtype, {batch, seq, d_model}));
   }
-  double product(const void* weights, std::int64_t row, std::int64_t column) const {
-    double sum = 0;
-    for (std::int64_t l = 0; l < d_model; ++l)
-      sum += element(dtype, x, row * d_model + l) * element(dtype, weights, l * d_ff + column);
-    return sum;
-  }
-  double hidden(const std::string& activation, std::int64_t row, std::int64_t column) const {
-    const double u = product(up, row, column);
-    if (activation == "swiglu") return reference::silu(product(gate, row, column)) * u;
-    return activation == "relu" ? reference::relu(u) : activation == "gelu" ? reference::gelu(u) : reference::gelu_tanh(u);
-  }
   void check(const std::string& activation) const {
     for (std::int64_t row = 0; row < rows; ++row) {
       std::vector<double> activated;
       double size = 1;
-      for (std::int64_t i = 0; i < d_ff; ++i) activated.push_back(hidden(activation, row, i)), size += std::abs(activated.back());
+      for (std::int64_t i = 0; i < d_ff; ++i) {
+        activated.push_back(hidden(dtype, activation, x, row, up, gate, 0, d_model, d_ff, i));
+        size += std::abs(activated.back());
+      }
       for (std::int64_t column = 0; column < d_model; ++column) {
         double want = 0;
         for (std::int64_t i = 0; i < d_ff; ++i) want += activated[i] * element(dtype, down, i * d_model + column);
@@ -494,12 +497,6 @@ struct GroupedData {
     arguments.add(tensor("w_gate", gate, dtype, {all, d_model, d_ff}));
     arguments.add(tensor("w_down", down, dtype, {all, d_ff, d_model}));
   }
-  double product(const void* weights, std::int64_t expert, std::int64_t token, std::int64_t column) const {
-    double sum = 0;
-    for (std::int64_t l = 0; l < d_model; ++l)
-      sum += element(dtype, x, token * d_model + l) * element(dtype, weights, (expert * d_model + l) * d_ff + column);
-    return sum;
-  }
   void check() const {
     for (std::int64_t token = 0; token < tokens; ++token) {
       std::vector<double> want(static_cast<std::size_t>(d_model));
@@ -508,13 +505,10 @@ struct GroupedData {
         const std::int64_t expert = j < k ? chosen[token * k + j] : experts + j - k;
         const double weight = j < k ? static_cast<const float*>(gates)[token * k + j] : 1;
         for (std::int64_t i = 0; i < d_ff; ++i) {
-          const double u = product(up, expert, token, i);
-          const double hidden = activation == "relu"   ? reference::relu(u)
-                                : activation == "gelu" ? reference::gelu(u)
-                                                       : reference::silu(product(gate, expert, token, i)) * u;
-          size += std::abs(weight * hidden);
+          const double part = weight * hidden(dtype, activation, x, token, up, gate, expert, d_model, d_ff, i);
+          size += std::abs(part);
           for (std::int64_t d = 0; d < d_model; ++d)
-            want[static_cast<std::size_t>(d)] += weight * hidden * element(dtype, down, (expert * d_ff + i) * d_model + d);
+            want[static_cast<std::size_t>(d)] += part * element(dtype, down, (expert * d_ff + i) * d_model + d);
         }
       }
       for (std::int64_t d = 0; d < d_model; ++d)

@@ -76,23 +76,20 @@ TEST_F(Transfers, WhateverFailsNothingIsLeft) {
   const int streams = fake::runtime().streams, events = fake::runtime().events, pinned = fake::runtime().pinned;
   int failed = 0;
   for (const auto& [op, variant] : kVariants)
-    for (const char* call : {"cudaSetDevice", "cudaHostAlloc", "cudaMalloc", "cudaStreamCreateWithFlags",
-                             "cudaEventCreateWithFlags", "cudaMemcpyAsync", "cudaMemcpyPeerAsync", "cudaStreamSynchronize",
-                             "cudaGetDeviceCount", "cudaDeviceCanAccessPeer", "cudaDeviceEnablePeerAccess"})
-      for (int after = 0; after < 3; ++after) {
-        fake::runtime().failures.clear();
-        fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources, after};
-        try {
+    failed += fail_each(
+        {"cudaSetDevice", "cudaHostAlloc", "cudaMalloc", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaMemcpyAsync",
+         "cudaMemcpyPeerAsync", "cudaStreamSynchronize", "cudaGetDeviceCount", "cudaDeviceCanAccessPeer",
+         "cudaDeviceEnablePeerAccess"},
+        3, cudaErrorLaunchOutOfResources,
+        [&, op = op, variant = variant] {
           kernel(*device, op, DType::int8, variant).bind(buffers.arguments(op, "both", 4096), *device);
-        } catch (const Error& error) {
-          ++failed;
-          EXPECT_TRUE(has(error.what(), call)) << error.what();
-        }
-        ASSERT_EQ(fake::runtime().allocations.size(), count) << call << " " << after;
-        ASSERT_EQ(fake::runtime().streams, streams) << call << " " << after;
-        ASSERT_EQ(fake::runtime().events, events) << call << " " << after;
-        ASSERT_EQ(fake::runtime().pinned, pinned) << call << " " << after;
-      }
+        },
+        [&](const std::string& call) {
+          ASSERT_EQ(fake::runtime().allocations.size(), count) << call;
+          ASSERT_EQ(fake::runtime().streams, streams) << call;
+          ASSERT_EQ(fake::runtime().events, events) << call;
+          ASSERT_EQ(fake::runtime().pinned, pinned) << call;
+        });
   EXPECT_GT(failed, 20);
 }
 
@@ -181,17 +178,9 @@ TEST_F(Transfers, EmptyLaunchesAreAsManyAsAsked) {
 
 TEST_F(Transfers, GraphsThatFailLeaveNothing) {
   const auto device = cuda::open(0);
-  for (const char* call : {"cudaGraphCreate", "cudaGraphAddKernelNode", "cudaGraphInstantiateWithFlags", "cudaGraphUpload"})
-    for (int after = 0; after < 3; ++after) {
-      fake::runtime().failures.clear();
-      fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources, after};
-      try {
-        kernel(*device, "fork_join", DType::fp32, "graph").bind(calls(4), *device);
-      } catch (const Error& error) {
-        EXPECT_TRUE(has(error.what(), call)) << error.what();
-      }
-      EXPECT_EQ(fake::runtime().graphs, 0) << call << " " << after;
-    }
+  fail_each({"cudaGraphCreate", "cudaGraphAddKernelNode", "cudaGraphInstantiateWithFlags", "cudaGraphUpload"}, 3,
+            cudaErrorLaunchOutOfResources, [&] { kernel(*device, "fork_join", DType::fp32, "graph").bind(calls(4), *device); },
+            [](const std::string& call) { EXPECT_EQ(fake::runtime().graphs, 0) << call; });
 }
 
 // -- batches by the host's clock ------------------------------------------------------------------------------------------------

@@ -55,26 +55,34 @@ class OnFakeGpu : public testing::Test {
   }
 };
 
-struct Operands {
-  Operands(Backend& device, DType dtype, DType out, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k)
-      : device(device) {
-    a = take(batch * m * k * size_bytes(dtype));
-    b = take(batch * k * n * size_bytes(dtype));
-    c = take(batch * m * n * size_bytes(out));
-    std::mt19937 generator(5);
-    for (std::int64_t i = 0; i < batch * m * k; ++i) set(dtype, a, i, static_cast<int>(generator() % 7) - 3);
-    for (std::int64_t i = 0; i < batch * k * n; ++i) set(dtype, b, i, static_cast<int>(generator() % 7) - 3);
-  }
-  ~Operands() {
+// Tensors of a test, released with it.
+struct Memory {
+  explicit Memory(Backend& device) : device(device) {}
+  Memory(const Memory&) = delete;
+  ~Memory() {
     for (void* each : all) device.release(each, 0);
   }
-  void* take(std::int64_t bytes) {
-    all.push_back(device.allocate(static_cast<std::size_t>(bytes)));
-    std::memset(all.back(), 0xFF, static_cast<std::size_t>(bytes));
-    return all.back();
+  // Whole numbers from -span to span.
+  void* random(DType dtype, std::int64_t elements, int span = 3) {
+    void* const data = all.emplace_back(device.allocate(static_cast<std::size_t>(size_bytes(dtype, elements))));
+    for (std::int64_t i = 0; i < elements; ++i) set(dtype, data, i, static_cast<int>(generator() % (2 * span + 1)) - span);
+    return data;
+  }
+  // 1, 2 and 4, and of fp32 their negatives.
+  void* scales(DType dtype, std::int64_t elements) {
+    void* const data = all.emplace_back(device.allocate(static_cast<std::size_t>(size_bytes(dtype, elements))));
+    for (std::int64_t i = 0; i < elements; ++i)
+      set(dtype, data, i, std::ldexp(dtype == DType::fp32 && generator() % 2 ? -1.0 : 1.0, static_cast<int>(generator() % 3)));
+    return data;
   }
   Backend& device;
   std::vector<void*> all;
+  std::mt19937 generator{11};
+};
+
+struct Operands : Memory {
+  Operands(Backend& device, DType dtype, DType out, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k)
+      : Memory(device), a(random(dtype, batch * m * k)), b(random(dtype, batch * k * n)), c(random(out, batch * m * n)) {}
   void *a, *b, *c;
 };
 
@@ -100,6 +108,27 @@ inline void run(const Bound& bound, Backend& device) {
   for (const Step& step : bound.steps) step.launch(static_cast<Device&>(device));
 }
 
+// Runs `work` with each call failing once: its first use, its second, and so on; after each run done(index of that use). Returns
+// how often `work` threw an error that names the call.
+template <class Work, class Done>
+int fail_each(std::initializer_list<const char*> calls, int times, cudaError_t code, Work work, Done done) {
+  int named = 0;
+  for (const char* call : calls)
+    for (int after = 0; after < times; ++after) {
+      fake::runtime().failures = {{call, {code, after}}};
+      try {
+        work();
+      } catch (const Error& error) {
+        named += has(error.what(), call);
+        const bool exact = typeid(error) == typeid(Error) && has(error.what(), call);
+        EXPECT_TRUE(exact || code == cudaErrorMemoryAllocation) << error.what();
+      }
+      done(std::string(call) + " " + std::to_string(after));
+    }
+  fake::runtime().failures.clear();
+  return named;
+}
+
 // Whatever fails while `bind` plans, nothing of it is left; and binding again and again takes no memory. Returns what checks that,
 // given what was done before.
 inline std::function<void(const std::string&)> check_failures(Backend& device, const KernelEntry& kernel,
@@ -113,16 +142,8 @@ inline std::function<void(const std::string&)> check_failures(Backend& device, c
   };
   for (int i = 0; i < times; ++i) run(kernel.bind(arguments, device), device);
   settled("binds");
-  for (const char* call : {"cudaMalloc", "cudaSetDevice", "cudaMemGetInfo", "cudaMemcpy2DAsync", "cudaMemcpyAsync", "cudaEventCreate",
-                           "cudaEventRecord", "cudaEventSynchronize", "cudaEventElapsedTime"})
-    for (int after = 0; after < 8; ++after) {
-      fake::runtime().failures = {{call, {cudaErrorMemoryAllocation, after}}};
-      try {
-        kernel.bind(arguments, device);
-      } catch (const Error&) {
-      }
-      settled(std::string(call) + " " + std::to_string(after));
-    }
-  fake::runtime().failures.clear();
+  fail_each({"cudaMalloc", "cudaSetDevice", "cudaMemGetInfo", "cudaMemcpy2DAsync", "cudaMemcpyAsync", "cudaEventCreate",
+             "cudaEventRecord", "cudaEventSynchronize", "cudaEventElapsedTime"},
+            8, cudaErrorMemoryAllocation, [&] { kernel.bind(arguments, device); }, settled);
   return settled;
 }
