@@ -148,6 +148,20 @@ TYPED_TEST(Rows, SoftmaxOfExtremes) {
   check();
 }
 
+// The mean of a row, and the inverse roots of its variance and of its mean square.
+struct RowMoments {
+  double mean = 0, scale, root;
+};
+RowMoments row_moments(const std::vector<double>& row, double eps) {
+  const double n = static_cast<double>(row.size());
+  RowMoments of;
+  double squares = 0, deviations = 0;
+  for (const double x : row) of.mean += x / n, squares += x * x / n;
+  for (const double x : row) deviations += (x - of.mean) * (x - of.mean) / n;
+  of.scale = 1 / std::sqrt(deviations + eps), of.root = 1 / std::sqrt(squares + eps);
+  return of;
+}
+
 TYPED_TEST(Rows, Normalisations) {
   using T = TypeParam;
   constexpr float kEps = 1e-3f;
@@ -163,23 +177,17 @@ TYPED_TEST(Rows, Normalisations) {
           ASSERT_NEAR(y[row * c.columns + i], want(row, i), slack * eps_of<T> * (1 + std::abs(want(row, i)))) << row << " " << i;
       ASSERT_TRUE(y.guarded());
     };
-    std::vector<double> mean(c.rows), scale(c.rows), root(c.rows);
-    for (std::int64_t row = 0; row < c.rows; ++row) {
-      double sum = 0, squares = 0, deviations = 0;
-      for (std::int64_t i = 0; i < c.columns; ++i) sum += at(row, i), squares += at(row, i) * at(row, i);
-      mean[row] = sum / c.columns;
-      for (std::int64_t i = 0; i < c.columns; ++i) deviations += (at(row, i) - mean[row]) * (at(row, i) - mean[row]);
-      scale[row] = 1 / std::sqrt(deviations / c.columns + kEps);
-      root[row] = 1 / std::sqrt(squares / c.columns + kEps);
-    }
+    std::vector<RowMoments> of;
+    for (std::int64_t row = 0; row < c.rows; ++row) of.push_back(row_moments(x.values(row * c.columns, c.columns), kEps));
     both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
       const RowsWork work = work_for<T>(c, plan, x.data, y.data, kEps);
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
       emulated::launch(grid, plan.threads, rms_norm_of<T>(plan), x.data, weight.data, static_cast<T*>(nullptr), y.data, work);
-      compare([&](std::int64_t row, std::int64_t i) { return at(row, i) * root[row] * weight[i]; }, 4);
+      compare([&](std::int64_t row, std::int64_t i) { return at(row, i) * of[row].root * weight[i]; }, 4);
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
       emulated::launch(grid, plan.threads, layer_norm_of<T>(plan), x.data, weight.data, bias.data, y.data, work);
-      compare([&](std::int64_t row, std::int64_t i) { return (at(row, i) - mean[row]) * scale[row] * weight[i] + bias[i]; }, 40);
+      compare([&](std::int64_t row, std::int64_t i) { return (at(row, i) - of[row].mean) * of[row].scale * weight[i] + bias[i]; },
+              40);
       if (!plan.kept) {
         emulated::launch(grid, plan.threads, bias_relu_rows<T>, x.data, bias.data, y.data, work);
         compare([&](std::int64_t row, std::int64_t i) { return std::max(0.0, at(row, i) + bias[i]); }, 2);
@@ -194,12 +202,9 @@ TYPED_TEST(Rows, Normalisations) {
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
       emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, true, kKeptPairs> : rms_norm_looped<T, true>, x.data,
                        weight.data, residual.data, y.data, work);
-      for (std::int64_t row = 0; row < c.rows; ++row) {
-        double squares = 0;
-        for (std::int64_t i = 0; i < c.columns; ++i) squares += total[row * c.columns + i] * total[row * c.columns + i];
-        root[row] = 1 / std::sqrt(squares / c.columns + kEps);
-      }
-      compare([&](std::int64_t row, std::int64_t i) { return total[row * c.columns + i] * root[row] * weight[i]; }, 4);
+      for (std::int64_t row = 0; row < c.rows; ++row)
+        of[row] = row_moments({total.begin() + row * c.columns, total.begin() + (row + 1) * c.columns}, kEps);
+      compare([&](std::int64_t row, std::int64_t i) { return total[row * c.columns + i] * of[row].root * weight[i]; }, 4);
       for (std::int64_t i = 0; i < c.rows * c.columns; ++i) ASSERT_EQ(residual[i], total[i]);
       ASSERT_TRUE(residual.guarded());
     });
@@ -216,12 +221,10 @@ TEST(LayerNorm, OfAMeanOfAThousandDeviations) {
       emulated::launch(grid, plan.threads, layer_norm_of<float>(plan), x.data, weight.data, bias.data, y.data,
                        work_for<float>(c, plan, x.data, y.data, 1e-5f));
       for (std::int64_t row = 0; row < c.rows; ++row) {
-        double mean = 0, deviations = 0;
-        for (std::int64_t i = 0; i < c.columns; ++i) mean += x[row * c.columns + i] / c.columns;
-        for (std::int64_t i = 0; i < c.columns; ++i) deviations += std::pow(x[row * c.columns + i] - mean, 2);
-        const double scale = 1 / std::sqrt(deviations / c.columns + 1e-5);
+        const RowMoments of = row_moments(x.values(row * c.columns, c.columns), 1e-5);
         for (std::int64_t i = 0; i < c.columns; ++i)
-          ASSERT_NEAR(y[row * c.columns + i], (x[row * c.columns + i] - mean) * scale * weight[i] + bias[i], 1e-3) << row << " " << i;
+          ASSERT_NEAR(y[row * c.columns + i], (x[row * c.columns + i] - of.mean) * of.scale * weight[i] + bias[i], 1e-3)
+              << row << " " << i;
       }
     });
   }

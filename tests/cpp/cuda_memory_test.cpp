@@ -135,18 +135,27 @@ TEST(Stream, SingleElementsOfEveryAccess) {
     });
 }
 
-TEST(Stream, AnUpdateMultipliesEveryElementOncePerPass) {
-  for (const std::int64_t n : {7, 1000, 40961}) {
-    Arrays<float> arrays(n);
-    const std::vector<float> before(arrays.a, arrays.a + n);
-    StreamWork work = arrays.work(3, 2);
+template <class T, int... Streams>
+void expect_updates() {
+  const auto check = [](std::int64_t n, std::int64_t grid, int streams, auto kernel) {
+    Arrays<T> arrays(n);
+    const std::vector<T> before(arrays.a, arrays.a + n);
+    StreamWork work = arrays.work(3, grid);
     work.c = arrays.a;
-    work.plan = plan_stream(n, sizeof(float), true, 1, kUnroll, kStreamThreads, 2);
-    emulated::launch(2, kStreamThreads, stream_kernel<Access::scale, float, 1, kUnroll>, work);
-    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(arrays.a[i], 27 * before[i]) << i;
-    emulated::launch(2, kStreamThreads, element_kernel<Access::scale, float>, work);
-    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(arrays.a[i], 27 * 27 * before[i]) << i;
-  }
+    work.plan = plan_stream(n, sizeof(T), true, streams, kUnroll, kStreamThreads, grid);
+    emulated::launch(grid, kStreamThreads, kernel, work);
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(arrays.a[i], 27 * before[i]) << i << " of " << n << ", streams " << streams;
+  };
+  for (const std::int64_t n : {1, 3, 7, 17, 255, 1000, 5003, 20011, 40961})
+    for (const std::int64_t grid : {1, 2, 3}) {
+      (check(n, grid, Streams, stream_kernel<Access::scale, T, Streams, kUnroll>), ...);
+      check(n, grid, 1, element_kernel<Access::scale, T>);
+    }
+}
+
+TEST(Stream, AnUpdateMultipliesEveryElementOncePerPass) {
+  expect_updates<float, 1, 2, 4, 8>();
+  expect_updates<double, 1, 2, 4, 8>();
 }
 
 TEST(Stream, StridesVisitEveryElementOnce) {
@@ -216,7 +225,7 @@ TEST(Stream, BlocksReadTheirOwnPartAgain) {
       Arrays<float> arrays(n);
       StreamWork work = arrays.work(5, grid);
       work.plan = plan_stream(n, 4, true, 1, kCachedUnroll, kCachedThreads, grid);
-      emulated::launch(grid, kCachedThreads, cached_kernel<float>, work);
+      emulated::launch(grid, kCachedThreads, cached_kernel, work);
       arrays.check(Access::read, 5);
       for (const int chunk : {16, 4096, 65536}) {
         if (n / chunk > 100) continue;

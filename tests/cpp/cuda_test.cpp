@@ -1,48 +1,11 @@
 // Grids and tiles of the CUDA backend: plain arithmetic, so it is tested where there is no GPU.
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "cuda/plan.h"
 
 namespace {
 
 using namespace roofline::cuda;
-
-// Walks a plan as the kernel does and counts how often each element is touched.
-std::vector<int> touched(std::int64_t elements, std::int64_t element_bytes, int streams, int unroll, int threads,
-                         std::int64_t blocks) {
-  const StreamPlan plan = plan_stream(elements, element_bytes, true, streams, unroll, threads, blocks);
-  const std::int64_t lanes = 16 / element_bytes;
-  const std::int64_t per_part = unroll / streams;
-  std::vector<int> count(static_cast<std::size_t>(elements), 0);
-  const auto vector = [&](std::int64_t part, std::int64_t at) {
-    for (std::int64_t lane = 0; lane < lanes; ++lane) ++count.at(static_cast<std::size_t>((part * plan.part + at) * lanes + lane));
-  };
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    for (std::int64_t thread = 0; thread < threads; ++thread) {
-      for (std::int64_t part = 0; part < streams; ++part) {
-        for (std::int64_t u = 0; u < per_part; ++u) {
-          for (std::int64_t wave = 0; wave < plan.waves; ++wave)
-            vector(part, (wave * blocks + block) * threads * per_part + thread + u * threads);
-          const std::int64_t rest = plan.waves * blocks * threads * per_part + block * threads + thread + u * blocks * threads;
-          if (rest < plan.part) vector(part, rest);
-        }
-      }
-    }
-  }
-  for (std::int64_t i = elements - plan.tail_elements; i < elements; ++i) ++count.at(static_cast<std::size_t>(i));
-  return count;
-}
-
-TEST(StreamPlan, TouchesEveryElementOnce) {
-  for (const std::int64_t elements : {1, 3, 4, 17, 255, 1024, 4096, 5003, 20011})
-    for (const std::int64_t bytes : {4, 8})
-      for (const int streams : {1, 2, 4, 8})
-        for (const std::int64_t blocks : {1, 3})
-          for (const int count : touched(elements, bytes, streams, 8, 32, blocks))
-            ASSERT_EQ(count, 1) << elements << " " << streams;
-}
 
 TEST(StreamPlan, UnalignedArraysAreAllTail) {
   const StreamPlan plan = plan_stream(1000, 4, false, 1, 8, 256, 4);
