@@ -1,12 +1,12 @@
 """What comparisons in turns have in common: how long a turn waits, and the other load around it."""
 
-import datetime
 import os
 import platform
 from collections.abc import Callable
 from typing import TypeVar
 
 from roofline.doctor.sessions import Watch
+from roofline.measurement.devices import utc_now
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ FEWEST = 3  # quiet rounds for a verdict
 
 def when_and_where() -> dict[str, str]:
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    return {"os": system, "utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
+    return {"os": system, "utc": utc_now()}
 
 
 def watched(work: Callable[[], T], own_s: Callable[[], float]) -> tuple[T, dict[str, float], bool]:

@@ -5,6 +5,7 @@ which its own kernels for this CPU take them ("repack"), and the faster of both 
 """
 
 import ctypes
+import functools
 import importlib.util
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .serving import Refused, Side, operands, tried
+from .serving import Choosing, Refused, operands
 
 F32, F16, Q4_0, BF16 = 0, 1, 2, 30  # enum ggml_type
 BLOCK = 32  # weights of Q4_0 that share a scale
@@ -132,7 +133,7 @@ class Graph:
         self.library.backend_tensor_get(self.out, array.ctypes.data, 0, array.nbytes)
         return array
 
-    def close(self) -> None:
+    def __del__(self) -> None:
         for buffer in self.buffers:
             self.library.backend_buffer_free(buffer)
         for context in self.contexts:
@@ -195,13 +196,11 @@ ROWS = ("silu_mul", "softmax", "gelu", "rms_norm", "layer_norm")
 Way = tuple[str, Any, Callable[[Graph], None]]  # its name, the buffer type of the weights, what builds the graph
 
 
-class Ggml(Side):
+class Ggml(Choosing):
     def __init__(self, threads: int) -> None:
         self.library, self.threads = _Library(), threads
         self.backend = self.library.backend_cpu_init()
         self.library.backend_cpu_set_n_threads(self.backend, threads)
-        self.graph: Graph | None = None
-        self.swept: Graph | None = None
 
     def about(self) -> dict[str, Any]:
         used = ", ".join(name for name, there in self.library.has.items() if there)
@@ -244,47 +243,23 @@ class Ggml(Side):
             raise Refused(f"ggml has no {operator} of {dtype}")
 
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-        operator, p = request["operator"], request["problem"]
-        if self.graph:
-            self.graph.close()
-            self.graph = None
-        names = request["inputs"]
+        self.held = None
+        operator, names = request["operator"], request["inputs"]
         given = dict(zip(names, operands(request, *names)))  # noqa: B905
         if self.swept is None:
             self.swept = Graph(self)
             ones = self.swept.operand(np.ones((self.threads * 64, request["sweep_bytes"] // (self.threads * 256)), np.float32))
             self.swept.ready(self.swept.op("scale_inplace", ones, 1.0), (1,))
-        best, label, reason = math.inf, "", ""
-        for name, kind, build in self.ways(operator, p, given):
-            before, graph = self.graph, Graph(self, kind)
-            try:
-                build(graph)
-            except Refused as error:
-                reason = str(error)
-                graph.close()
-                continue
-            self.graph = graph
-            took = tried(self)
-            if took < best:
-                best, label, slower = took, name, before
-            else:
-                self.graph, slower = before, graph
-            if slower:
-                slower.close()
-        if not self.graph:
-            raise Refused(reason)
+
+        def built(kind: Any, build: Callable[[Graph], None]) -> Graph:
+            graph = Graph(self, kind)
+            build(graph)
+            return graph
+
         self.heads = operator == "attention"
-        return {"implementation": label}
-
-    def call(self) -> None:
-        assert self.graph is not None
-        self.graph.run()
-
-    def sweep(self) -> None:
-        assert self.swept is not None
-        self.swept.run()
+        ways = self.ways(operator, request["problem"], given)
+        return self.choose((name, functools.partial(built, kind, build)) for name, kind, build in ways)
 
     def result(self) -> tuple[Array, str]:
-        assert self.graph is not None
-        array = self.graph.result()
+        array = self.held.result()
         return (np.ascontiguousarray(array.transpose(0, 2, 1, 3)) if self.heads else array), "fp32"

@@ -20,14 +20,11 @@ def attention(q: Any, k: Any, v: Any, p: dict[str, Any]) -> Any:
     if p["causal"] and p["seq_q"] > 1:
         seen = np.tri(p["seq_q"], p["seq_kv"], p["seq_kv"] - p["seq_q"], dtype=bool)
         scores.reshape(batch, heads, p["seq_q"], p["seq_kv"])[:, :, ~seen] = -np.inf
-    scores -= scores.max(axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=-1, keepdims=True)
-    return np.matmul(scores, v).reshape(q.shape)
+    return np.matmul(softmax(scores, out=scores), v).reshape(q.shape)
 
 
-def softmax(x: Any) -> Any:
-    y = x - x.max(axis=-1, keepdims=True)
+def softmax(x: Any, out: Any = None) -> Any:
+    y = np.subtract(x, x.max(axis=-1, keepdims=True), out=out)
     np.exp(y, out=y)
     y /= y.sum(axis=-1, keepdims=True)
     return y

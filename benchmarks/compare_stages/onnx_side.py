@@ -3,6 +3,7 @@
 One session runs at a time, and its threads are those of the process, shared with the one that sweeps the caches.
 """
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import onnxruntime  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from onnx import TensorProto, helper  # type: ignore[import-not-found,unused-ignore]
 
-from .serving import Refused, Side, brief, operands, tried
+from .serving import Choosing, Refused, operands
 
 OPSETS = (("", 23), ("com.microsoft", 1))
 IR_VERSION = 11
@@ -230,48 +231,23 @@ class Session:
         return np.ascontiguousarray(array), dtype
 
 
-class Onnx(Side):
+class Onnx(Choosing):
     def __init__(self, threads: int) -> None:
         onnxruntime.set_global_thread_pool_sizes(threads, 1)
         onnxruntime.set_default_logger_severity(4)
         self.threads = threads
-        self.session: Any = None
-        self.swept: Any = None
 
     def about(self) -> dict[str, Any]:
         settings = {"session": "weights are initializers and packed, operands bound where they lie"}
         return {"versions": {"onnxruntime": onnxruntime.__version__}, "threads": self.threads, "settings": settings}
 
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.session = None
-        problem, names = request["problem"], request["inputs"]
+        self.held = None
+        names = request["inputs"]
         if self.swept is None:
             size = request["sweep_bytes"] // 4
             x, one = ({name: ("fp32", np.ones(elements, np.float32))} for name, elements in (("x", size), ("one", 1)))
             self.swept = Session(Model("Add", [node("Add", ["x", "one"], ["y"])], x, {"y": ("fp32", (size,))}, one, {"y": "x"}))
-        best, reasons = float("inf"), []
-        for model in models(request["operator"], problem, dict(zip(names, operands(request, *names)))):  # noqa: B905
-            before = self.session
-            try:
-                self.session = Session(model)
-                took = tried(self)
-            except Exception as error:
-                reasons.append(brief(error).rpartition(" : ")[2])  # without the numbers and names of its codes
-                self.session = before
-                continue
-            if took < best:
-                best = took
-            else:
-                self.session = before
-        if self.session is None:
-            raise Refused("; ".join(reasons) or "no model of it")
-        return {"implementation": self.session.model.label}
-
-    def call(self) -> None:
-        self.session.run()
-
-    def sweep(self) -> None:
-        self.swept.run()
-
-    def result(self) -> Any:
-        return self.session.result()
+        given = dict(zip(names, operands(request, *names)))  # noqa: B905
+        made = models(request["operator"], request["problem"], given)
+        return self.choose((model.label, functools.partial(Session, model)) for model in made)

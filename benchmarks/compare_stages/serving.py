@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,42 @@ def tried(side: Side) -> float:
     return min(seconds(side) for _ in range(TRIES))
 
 
+class Choosing(Side):
+    """A side with several ways to compute a problem, which keeps the fastest. `call` runs `held`, and `sweep` runs `swept`."""
+
+    held: Any = None
+    swept: Any = None
+
+    def choose(self, ways: Iterable[tuple[str, Callable[[], Any]]]) -> dict[str, Any]:
+        """Sets `held` to what the fastest of the ways (name, maker) makes, and returns its name. Raises Refused if none runs."""
+        best, facts, reasons = float("inf"), {}, []
+        for name, make in ways:
+            before, took = self.held, float("inf")
+            try:
+                self.held = make()
+                took = tried(self)
+            except Refused as error:
+                reasons.append(str(error))
+            except Exception as error:
+                reasons.append(brief(error).rpartition(" : ")[2])  # without the numbers and names of onnxruntime's codes
+            if took < best:
+                best, facts = took, {"implementation": name}
+            else:
+                self.held = before
+        if not facts:
+            raise Refused("; ".join(reasons) or "no model of it")
+        return facts
+
+    def call(self) -> None:
+        self.held.run()
+
+    def sweep(self) -> None:
+        self.swept.run()
+
+    def result(self) -> Any:
+        return self.held.result()
+
+
 def wake(side: Side) -> None:
     """Sweeps until memory that was idle has reached its rate."""
     begun = time.perf_counter()
@@ -115,32 +151,20 @@ def answer(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     return side.other(request)
 
 
-class Broken(Side):
-    """A side whose library is not there, or does not load."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-
-    def about(self) -> dict[str, Any]:
-        raise Refused(self.reason)
-
-    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-        raise Refused(self.reason)
-
-
 def serve(make: Callable[[], Side]) -> None:
     """Until the driver closes its end."""
     replies = os.fdopen(os.dup(1), "w")
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
+    missing = ""
     try:
         side = make()
-    except Exception as error:
-        side = Broken(brief(error))
+    except Exception as error:  # its library is not there, or does not load
+        missing = brief(error)
     gc.disable()  # no collection in a call
     for line in sys.stdin:
         try:
-            reply = answer(side, json.loads(line))
+            reply = {"refused": missing} if missing else answer(side, json.loads(line))
         except Refused as reason:
             reply = {"refused": str(reason)}
         except Exception as error:
