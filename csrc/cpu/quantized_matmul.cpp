@@ -150,8 +150,8 @@ bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, const QuantizedKern
 }
 
 // Measured on strips of 4 bits in groups.
-Streams streams_of_few_bits(const QuantizedKernels& table, Device& device) {
-  return read_streams(device, "streams of few bits", 1, table.width, table.width / 2, 1, [&table](const GemmPart& plain) {
+Streams streams_of_few_bits(const QuantizedKernels& table, std::int64_t b_bytes, Device& device) {
+  return read_streams(device, "streams of few bits", 1, b_bytes, table.width, table.width / 2, 1, [&table](const GemmPart& plain) {
     constexpr std::int64_t kGroup = 128, kScales = 4;  // rows: scales of bf16 are as long as four
     QuantizedPart part{};
     static_cast<GemmPart&>(part) = plain;
@@ -182,7 +182,7 @@ Bound tiled_by_groups(const QuantizedMatmul& problem, const Packing& packing, co
 
   // In fixed point several tiles of rows take longer than memory does.
   const bool waits = few && !tiles && (!fixed || rows * fixed->digits <= table.tile_rows);
-  const Streams streams = waits ? streams_of_few_bits(table, device) : Streams{};
+  const Streams streams = waits ? streams_of_few_bits(table, strips * packing.strip_bytes, device) : Streams{};
   // The longer a chunk is, the fewer times its sums meet scales: up to what is in flight.
   const int most_longer = fixed || rows <= table.tile_rows ? 2 : 0;
   int longer = 0;
