@@ -37,6 +37,7 @@ from roofline.operators import (
     Relu,
     RmsNorm,
     Rope,
+    SiluMul,
     Softmax,
     Stream,
 )
@@ -622,6 +623,7 @@ def test_one_piece_of_work_wakes_no_thread_of_a_cpu() -> None:
     many, one = (predict(known, Softmax(rows=rows, columns=4096)).parts["launch"] for rows in (2, 1))
     assert many > one == 0
     assert predict(dataclasses.replace(known, device="cuda"), Softmax(rows=1, columns=4096)).parts["launch"] == many
+    assert predict(known, SiluMul(rows=1, columns=4096)).parts["launch"] == many, "threads share its elements, not its rows"
     # Nor does the launch bound it: 16 numbers in and out at 36 GB/s take 3.6 ns, a launch 2 us.
     small = predict(known, Softmax(rows=1, columns=16))
     assert (small.bound, small.roof_s, small.terms["launch"]) == ("DRAM", pytest.approx(128 / 36e9), 0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..counts import Array
 from ..references import exp
 from ..tensor_spec import TensorSpec
-from .base import Case, Variant
+from .base import Case, Operator, Variant
 from .mapped import BOTH, Rowwise
 
 
@@ -26,6 +26,8 @@ class SiluMul(Rowwise):
     summary = "silu(gate) · up, the gate of a SwiGLU block"
     mix = "add"
     variants = {"fused": Variant(summary="each element of gate and up is read once, each result written once", dtypes=BOTH)}
+
+    pieces = Operator.pieces  # threads share its elements, and not its rows
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return tuple(TensorSpec(name=name, shape=(self.rows, self.columns), dtype=self.dtype) for name in ("gate", "up"))
