@@ -384,6 +384,12 @@ def test_counts_of_numpy_are_numbers() -> None:
     assert (m.total_flops, m.total_bytes) == (5, 7)
 
 
+def test_a_dtype_in_other_words_has_its_own_roof() -> None:
+    m = roofline.measure_callable(lambda: None, flops=5, bytes=7, dtype="float64", policy=FAST)
+    assert m.problem["dtype"] == "fp64"
+    assert [roof.problem["dtype"] for roof in m.brackets if roof.kind == "compute"] == ["fp64"]
+
+
 def test_problems_in_words() -> None:
     """An operator's name and its fields, in the names of others: the problem is the same one."""
     found = roofline.measure("gemm", M=64, N=32, K="16", dtype=np.float32, device="cpu", policy=FAST)

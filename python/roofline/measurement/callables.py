@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import dtype as dtype_named
+from ..dtypes import dtype_name
 from ..errors import Error, is_whole, require_one_of, require_type
 from ..machine import CACHES, Given, memory_level
 from ..operators import Operator
@@ -95,7 +95,7 @@ def measure_callable(
         if bytes is None:
             raise Error("measure_callable: bytes is missing; state what one call moves, or pass an operator as flops")
         work, moved = {"stated": _count("flops", flops)}, {"stated": _count("bytes", bytes)}
-    dtype_named(dtype)
+    dtype = dtype_name(dtype)
     require_type("kwargs", kwargs, (Mapping, type(None)), "a mapping of keyword arguments")
     opened, begun = open_device(device, threads), time.monotonic()
     machine, policy = checked_options(opened, machine, policy)
