@@ -31,10 +31,10 @@ test_every_form_is_one_point = gives(
 
 
 def test_files_and_data_frames(tmp_path: Path) -> None:
-    (tmp_path / "points.csv").write_text("name,intensity,rate,dtype\nmine,8,4e12,bf16\nother,100,2 TFLOP/s,\n")
+    (tmp_path / "points.csv").write_text("name,intensity,rate,dtype\nmine,8,4e12,bf16\nother,100,2 TFLOP/s,\nthird,1,1,bfloat16\n")
     read = own_points(tmp_path / "points.csv")
     assert [(p.name, p.flops_per_byte, p.flops_per_s, p.dtype) for p in read] == [
-        ("mine", 8, 4e12, "bf16"), ("other", 100, 2e12, ""),
+        ("mine", 8, 4e12, "bf16"), ("other", 100, 2e12, ""), ("third", 1, 1, "bf16"),
     ]  # fmt: skip
     for content in ([["mine", 8, 4e12]], {"mine": [8, 4e12]}, {"points": [{"name": "mine", "ai": 8, "rate": 4e12}]}):
         (tmp_path / "points.json").write_text(json.dumps(content))
@@ -50,7 +50,7 @@ test_bad_points_are_named = refused(
     ([("mine", 8, -1)], "'mine': FLOP/s must be positive"),
     ([("mine", float("nan"), 1)], "FLOP/byte must be positive"),
     ([("mine", 8, "fast")], "FLOP/s: cannot read 'fast'"),
-    ([("mine", 8, 1, "bf17")], "dtype must be one of"),
+    ([("mine", 8, 1, "bf17")], "point 1, 'mine': unknown dtype 'bf17' .did you mean bf16"),
     ([{"name": "mine", "rate": 1}], "lacks flops_per_byte"),
     ({"mine": 8}, "must be FLOP/byte and FLOP/s"),
     ("nowhere.csv", "cannot read file of points nowhere.csv: No such file"),

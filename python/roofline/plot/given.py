@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..dtypes import DTYPES
-from ..errors import Error, require_one_of
+from ..dtypes import dtype_name
+from ..errors import Error
 from ..reading import POINTS, from_json, read_text
 from ..units import parse_si
 
@@ -102,9 +102,10 @@ def _point(given: Any, where: str) -> OwnPoint:
     else:
         raise Error(f"{where}: got {given!r:.80}; {FORM}")
     where = f"{where}, {str(name)!r:.60}"
-    dtype = "" if dtype is None or dtype != dtype else str(dtype)  # a missing value of pandas is None or NaN
-    if dtype:
-        require_one_of(f"{where}: dtype", dtype, DTYPES)
+    try:
+        dtype = "" if dtype in (None, "") or dtype != dtype else dtype_name(dtype)  # a missing value of pandas is None or NaN
+    except Error as error:
+        raise Error(f"{where}: {error}") from error
     return OwnPoint(
         name=str(name), flops_per_byte=_number(x, "FLOP/byte", where), flops_per_s=_number(y, "FLOP/s", where), dtype=dtype
     )
