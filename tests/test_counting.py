@@ -7,7 +7,7 @@ import pytest
 from tables import refused
 
 import roofline
-from roofline import AllReduce, Attention, Bmm, Counts, Error, Machine, Matmul, Relu, Roofs, count, growth, place
+from roofline import AllReduce, Attention, Bmm, Counts, Error, Machine, Matmul, QuantizedMatmul, Relu, Roofs, count, growth, place
 from roofline.hardware import datasheet
 
 LINEAR = Bmm(batch=1, rows=1, columns=100, inner=50, dtype="fp16", out_dtype="fp16")  # 10000 FLOPs; 10000 + 100 + 200 bytes
@@ -52,6 +52,15 @@ def test_growth_over_rows() -> None:
     assert found.reaches(10) == pytest.approx(10 * 10000 / (10000 - 3000))
     assert found.flops_per_byte(found.reaches(10) or 0) == pytest.approx(10)
     assert found.reaches(34) is None
+
+
+def test_dequantization_is_shared() -> None:
+    # 100 x 50 weights of 4 bits, a product each with one of 50 scales of 16 bits; a row is 2 · 5000 FLOPs and 150 numbers in bf16.
+    found = growth(QuantizedMatmul(inner=100, columns=50, group_size=100, dtype="bf16"), "rows")
+    assert (found.flops_once, found.flops_each, found.bytes_once, found.bytes_each) == (5000, 10000, 2600, 300)
+    assert found.reaches(10) == pytest.approx((10 * 2600 - 5000) / (10000 - 3000))
+    assert found.flops_per_byte(found.reaches(10) or 0) == pytest.approx(10)
+    assert found.reaches(1) == 0  # the intensity begins above it
 
 
 def test_growth_is_linear_or_an_error() -> None:

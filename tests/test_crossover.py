@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import roofline
-from roofline import Attention, Error, Ffn, Machine, Matmul, crossover, place
+from roofline import Attention, Error, Ffn, Machine, Matmul, QuantizedMatmul, crossover, place
 
 A100 = 312e12 / 2039e9  # FLOP/byte
 
@@ -18,7 +18,9 @@ def test_a_product_worked_by_hand() -> None:
     assert met.batch == pytest.approx(A100 * once / (once - A100 * each))
 
 
-@pytest.mark.parametrize("problem", [Ffn(seq_q=1, dtype="bf16"), Attention(seq_q=1, seq_kv=4096, dtype="bf16")])
+@pytest.mark.parametrize(
+    "problem", [Ffn(seq_q=1, dtype="bf16"), Attention(seq_q=1, seq_kv=4096, dtype="bf16"), QuantizedMatmul(dtype="bf16")]
+)
 def test_below_it_is_memory_bound_and_above_it_compute_bound(problem: roofline.operators.Operator) -> None:
     machine = Machine.from_datasheet("H100")
     met = crossover(machine, problem)
@@ -36,9 +38,9 @@ def test_never() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["softmax", "--machine", "H100"], "its intensity grows with none of rows, tokens, batch, seq_q"),
+        (["softmax", "--machine", "H100"], "no growth over rows, tokens, batch, seq_q is linear and shares bytes"),
         (["ffn", "--machine", "H100", "--over", "heads"], "ffn has no field 'heads'; it has batch"),
-        (["bmm", "--machine", "H100", "--over", "batch"], "its FLOPs must be proportional to it"),
+        (["bmm", "--machine", "H100", "--over", "batch"], "bmm: no growth over batch: its FLOPs and bytes must be a constant"),
         (["ffn", "--machine", "H1"], "no datasheet of 'H1'"),
         (["ffn"], "--machine"),
     ],

@@ -107,4 +107,5 @@ def crossover(
             raise Error(f"{problem.name}: {name} is the field that grows: leave it out, or let another one grow with over=")
         ridge = machine_roofs(machine, problem, level=level).ridge_flops_per_byte
         return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=name)
-    raise Error(f"{problem.name}: its intensity grows with none of {', '.join(SHARING)}: no batch makes it compute-bound")
+    way = f"`roofline predict {problem.name}` tells the bound of one size"
+    raise Error(f"{problem.name}: no growth over {', '.join(SHARING)} is linear and shares bytes; {way}")

@@ -102,9 +102,10 @@ def count(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth(Shown):
-    """Counts over a number x (a batch, tokens): flops_each x FLOPs over bytes_once + bytes_each x bytes. All above 0.
+    """Counts over a number x (a batch, tokens): flops_once + flops_each x FLOPs over bytes_once + bytes_each x bytes.
 
     Attributes:
+        flops_once: what all share, such as the dequantization of weights; 0 or more, the others above 0.
         bytes_once: what all share, such as weights.
         bytes_each: what every one brings, such as activations or a KV cache.
     """
@@ -112,6 +113,7 @@ class Growth(Shown):
     flops_each: float
     bytes_each: float
     bytes_once: float
+    flops_once: float = 0
 
     @property
     def slope(self) -> float:
@@ -139,12 +141,12 @@ class Growth(Shown):
 
     def flops_per_byte(self, x: float) -> float:
         """The intensity of x of them, in FLOP/byte."""
-        return self.flops_each * x / (self.bytes_once + self.bytes_each * x)
+        return (self.flops_once + self.flops_each * x) / (self.bytes_once + self.bytes_each * x)
 
     def reaches(self, ridge: float) -> float | None:
         """The x at which the intensity is `ridge` FLOP/byte; None where it stays below it for every x."""
         room = self.flops_each - ridge * self.bytes_each
-        return ridge * self.bytes_once / room if room > 0 else None
+        return max(ridge * self.bytes_once - self.flops_once, 0) / room if room > 0 else None
 
 
 @arguments_checked
@@ -155,7 +157,7 @@ def growth(problem: Operator | type[Operator] | str, field: str, *, products_onl
         fields: of an operator by name.
 
     Raises:
-        Error: unless FLOPs and bytes grow linearly, and some bytes are shared.
+        Error: unless FLOPs and bytes grow linearly, some bytes are shared, and the intensity grows.
     """
     from . import problem_of
 
@@ -163,7 +165,7 @@ def growth(problem: Operator | type[Operator] | str, field: str, *, products_onl
     one, two, three = (count(problem.replace(**{field: n}), products_only=products_only) for n in (1, 2, 3))
     flops, bytes_ = two.flops - one.flops, two.bytes - one.bytes
     linear = (three.flops - two.flops, three.bytes - two.bytes) == (flops, bytes_)
-    if not linear or one.flops != flops or not 0 < bytes_ < one.bytes:
-        wanted = "its FLOPs must be proportional to it, and its bytes a constant (weights) and a smaller part for each"
+    if not (linear and one.flops >= flops and 0 < bytes_ < one.bytes and flops * one.bytes > one.flops * bytes_):
+        wanted = "its FLOPs and bytes must be a constant (weights) and a part for each, which brings more FLOPs per byte"
         raise Error(f"{problem.name}: no growth over {field}: {wanted}")
-    return Growth(flops_each=flops, bytes_each=bytes_, bytes_once=one.bytes - bytes_)
+    return Growth(flops_each=flops, bytes_each=bytes_, bytes_once=one.bytes - bytes_, flops_once=one.flops - flops)
