@@ -378,6 +378,10 @@ def test_the_same_file_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert main(["import", str(METRICS), "-o", out]) == 0
     assert "0 points appended" in capsys.readouterr().out
     assert len(Results.load(out)) == 2
+    kept = Path(out).read_text().splitlines(keepends=True)
+    Path(out).write_text(kept[0])
+    assert main(["import", str(METRICS), "-o", out]) == 0
+    assert "1 point appended" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..units import fmt_number, fmt_si
-from ..words import backend_of
+from ..words import backend_of, counted
 from .exit_codes import OK, BadInput, checking_input
 from .inputs import results_file
 from .terminal import Terminal
@@ -73,7 +73,7 @@ def _append(found: Any, out: Path | None) -> list[str]:
     for measurement in new:
         append_to(out, measurement)
     there = len(found.measurements) - len(new)
-    return [f"{len(new)} points appended to {out}" + (f", {there} were in it" if there else "")]
+    return [f"{counted(len(new), 'point')} appended to {out}" + (f", {there} were in it" if there else "")]
 
 
 def _save(found: Any, machines: tuple[Any, ...], path: str | None) -> list[str]:
