@@ -209,6 +209,11 @@ def test_run_prints_a_table_or_json(capsys: pytest.CaptureFixture[str], cli: Any
     assert len(Path(out).read_text().splitlines()) == 2
 
 
+@pytest.mark.parametrize(("operator", "fields"), [("attention", "seq_q = seq_kv"), ("ffn", "seq_q"), ("rope", "seq_q")])
+def test_a_length_says_what_it_stands_for(operator: str, fields: str, cli: Any) -> None:
+    assert f"shorthand for {fields}\n" in cli.out(["run", operator, "--help"])
+
+
 def test_once_launches_without_a_clock(cli: Any) -> None:
     assert "launched once" in cli.out(["run", "attention", "--seq-len", "32", "--causal", "--once", "--device", "cpu"])
 

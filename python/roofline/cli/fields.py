@@ -84,14 +84,14 @@ def add_fields(parser: argparse.ArgumentParser, operator: type[Operator], *, lis
             group.add_argument(
                 flag(field.name), type=listed(read) if lists else typed(read), metavar="N,…" if lists else kind.upper(), **common
             )
-    if {"seq_q", "seq_kv"} & names:
+    if lengths := operator.length_fields():
         group.add_argument(
             "--seq-len",
             dest="field_seq_len",
             default=argparse.SUPPRESS,
             type=listed(whole) if lists else typed(whole),
             metavar="N,…" if lists else "INT",
-            help="shorthand for seq_q = seq_kv",
+            help=f"shorthand for {' = '.join(lengths)}",
         )
     add_aliases(group, names)
     group.add_argument(
