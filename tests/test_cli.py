@@ -224,6 +224,8 @@ def test_once_launches_without_a_clock(cli: Any) -> None:
 def test_describe_says_it_in_english(arguments: list[str], cli: Any) -> None:
     out = cli.out([*arguments, "--describe"])
     assert "three passes" in out
+    first = "the first problem: batch=1 heads=8 kv_heads=8 seq_q=32 seq_kv=32 "
+    assert (first in out) == (arguments[0] == "sweep")
     assert "2 · batch · heads · seq_q · seq_kv · head_dim" in out
     assert f"{fmt_bytes(open_device('cpu').flush_bytes)} to flush the caches" in out
 

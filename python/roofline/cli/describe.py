@@ -96,11 +96,11 @@ def describe_memory(device: Any, problems: Iterable[Operator], cache_state: str)
     return f"memory: {', '.join(parts)}"
 
 
-def describe_problem(problem: Operator) -> Iterator[str]:
+def describe_problem(problem: Operator, which: str = "this problem") -> Iterator[str]:
     """One operator, and how FLOPs and bytes of this problem are counted."""
     yield from description(type(problem)).splitlines()
     yield ""
-    yield "this problem: " + " ".join(f"{name}={value}" for name, value in problem.to_dict().items())
+    yield f"{which}: " + " ".join(f"{name}={value}" for name, value in problem.to_dict().items())
     counts = problem.flops()
     for term, formula in flops_formulas(problem).items():
         yield f"  FLOPs, {term}: {formula[2:]} = {counts[term]}"

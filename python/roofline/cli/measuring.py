@@ -110,7 +110,8 @@ def sweep(options: argparse.Namespace) -> int:
         from .describe import describe_memory, describe_problem, describe_time
 
         memory = describe_memory(device, [problem for problem, _ in todo], options.cache_state)
-        screen.lines([*describe_problem(start), "", memory, describe_time(todo, policy_of(options, Policy()), machine)])
+        time = describe_time(todo, policy_of(options, Policy()), machine)
+        screen.lines([*describe_problem(start, "the first problem"), "", memory, time])
         return OK
     try:
         results = measure_points(
