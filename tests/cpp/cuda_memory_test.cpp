@@ -225,7 +225,7 @@ TEST(Stream, BlocksReadTheirOwnPartAgain) {
       Arrays<float> arrays(n);
       StreamWork work = arrays.work(5, grid);
       work.plan = plan_stream(n, 4, true, 1, kCachedUnroll, kCachedThreads, grid);
-      emulated::launch(grid, kCachedThreads, cached_kernel, work);
+      emulated::launch(grid, kCachedThreads, cached_kernel<float>, work);
       arrays.check(Access::read, 5);
       for (const int chunk : {16, 4096, 65536}) {
         if (n / chunk > 100) continue;

@@ -141,7 +141,7 @@ Bound cached(const Stream& problem, Device& device) {
   refuse_but_vectors(problem, "cached");
   if (problem.access != Access::read) throw Unsupported("stream: cached re-reads through L1, which keeps no stores; use read");
   if (problem.in_flight_bytes != 0) throw Unsupported("stream: cached has 32 KiB in flight; leave in_flight_bytes 0");
-  const auto kernel = cached_kernel;
+  const auto kernel = cached_kernel<float>;
   const KernelFacts facts = kernel_facts(device, kernel, kCachedThreads);
   ROOFLINE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxL1));
   const std::int64_t grid = device.properties().sms;

@@ -214,14 +214,15 @@ __global__ void __launch_bounds__(kStreamThreads, 4) element_kernel(const Stream
 // cover 32 KB, which an SM of 128 bytes a cycle takes 256 cycles to deliver.
 constexpr int kCachedThreads = 512, kCachedUnroll = 4;
 
+template <class T>
 __global__ void __launch_bounds__(kCachedThreads, 1) cached_kernel(const StreamWork work) {
-  using V = Vector<float>;
+  using V = Vector<T>;
   const uint4* a = static_cast<const uint4*>(work.a);
   const auto load_cached = [&](std::int64_t at) { return __builtin_bit_cast(V, __ldca(a + at)); };
   const std::int64_t vectors = work.plan.vectors, own = (vectors + gridDim.x - 1) / gridDim.x;
   const std::int64_t begin = own * blockIdx.x, end = begin + own < vectors ? begin + own : vectors;
   V partial = {};
-  float tail = 0;
+  T tail = 0;
   for (std::int64_t pass = 0; pass < work.passes; ++pass) {
     std::int64_t at = begin + threadIdx.x;
     for (; at + (kCachedUnroll - 1) * kCachedThreads < end; at += kCachedUnroll * kCachedThreads) {
@@ -234,7 +235,7 @@ __global__ void __launch_bounds__(kCachedThreads, 1) cached_kernel(const StreamW
     for (; at < end; at += kCachedThreads) add_lanes(partial, load_cached(at));
     if (blockIdx.x == 0)
       for (std::int64_t i = threadIdx.x; i < work.plan.tail_elements; i += kCachedThreads)
-        tail += __ldca(static_cast<const float*>(work.a) + vectors * 4 + i);
+        tail += __ldca(static_cast<const T*>(work.a) + vectors * 4 + i);
     asm volatile("" ::: "memory");
   }
   add_up<kCachedThreads>(sum_of_lanes(tail, partial), work.sum);
