@@ -190,9 +190,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   plan->problem = problem;
   plan->most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
   const std::int64_t rows = rows_of(problem), experts = problem.all_experts();
-  const std::int64_t matrices = problem.gated() ? 3 : 2;
-  plan->streams = read_streams(device, isa, parts_of(rows, experts),
-                               product({experts, matrices, problem.d_model, problem.d_ff, size_bytes(problem.dtype)}, "grouped_matmul: weights"));
+  const std::int64_t all_numbers = product({experts, problem.gated() ? 3 : 2, problem.d_model, problem.d_ff}, "grouped_matmul: weights");
+  plan->streams = read_streams(device, isa, parts_of(rows, experts), all_numbers * size_bytes(problem.dtype));
   plan->as_stored = !few(problem.tokens) && reads_as_stored(device, *table, plan->type);
 
   std::int64_t packed_bytes = 0;

@@ -170,8 +170,8 @@ QuantizedMethod method_of(const QuantizedMatmul& problem) {
           fixed ? &fixed_point_of(problem, *table) : nullptr, fixed || problem.rows <= GemmKernels::kMostFewRows};
 }
 
-Bound tiled_by_groups(const QuantizedMatmul& problem, const Packing& packing, const QuantizedMethod& method, const std::shared_ptr<void>& packed,
-                      Device& device) {
+Bound tiled_by_groups(const QuantizedMatmul& problem, const Packing& packing, const QuantizedMethod& method,
+                      const std::shared_ptr<void>& packed, Device& device) {
   const QuantizedKernels& table = *method.table;
   const FixedPoint* const fixed = method.fixed;
   const bool few = method.few, tiles = method.tiles;

@@ -36,7 +36,8 @@ class PreparedA {
     if (method.fixed || rows <= method.table->tile_rows) sums_ = problem.groups * parts_of(problem.group, chunk);
     if (method.fixed) words_ = method.fixed->words(problem.group, problem.groups);
     // Fixed point comes from fp32 one row at a time.
-    const std::int64_t wide_rows = method.fixed ? threads : rows, filled = parts_of(rows, method.tile_rows()) * method.tile_rows();
+    const std::int64_t wide_rows = method.fixed ? threads : rows;
+    const std::int64_t filled = method.tiles ? parts_of(rows, method.tile_rows()) * method.tile_rows() : rows;
     const std::int64_t sums_bytes = whole_pages(product({rows, sums_, 4}, "quantized_matmul: sums of a"));
     sums_at_ = widened_ ? whole_pages(product({wide_rows, inner, 4}, "quantized_matmul: a in fp32")) : 0;
     scales_at_ = sums_at_ + sums_bytes;
