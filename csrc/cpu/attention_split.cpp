@@ -32,8 +32,7 @@ constexpr std::int64_t kMostRows = DecodeKernels<float>::kMostRows;
 constexpr std::int64_t kMostQueries = 8;
 constexpr std::int64_t kLeastWordRows = 12;    // of words: that fill enough of a vector's lanes
 constexpr std::int64_t kLeastRows = 5;         // of queries that lie in rows, where no kernel of whole rows takes them
-constexpr std::int64_t kLeastNarrowRows = 13;  // the same in fp32, whose kernels of whole keys take up to kWholeKeys columns
-constexpr std::int64_t kWholeKeys = 256;
+constexpr std::int64_t kLeastNarrowRows = 13;  // the same in fp32, of keys up to kQuadColumns wide
 constexpr std::int64_t kLeastSharing = 3;      // the same where V is K
 constexpr std::int64_t kLeastInTiles = 8;      // of AMX, where the cache is in one piece
 constexpr std::int64_t kLeastWideInTiles = 5;  // the same where V is K, or the cache has bytes
@@ -148,7 +147,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const bool in_tiles = lanes_table->columns > 1, wide = shares || Cached::bytes(cache) == 1;
   const std::int64_t least_in_words = in_tiles && wide ? kLeastWideInTiles : in_tiles && !pages ? kLeastInTiles : kLeastWordRows;
   const std::int64_t least_words = !in_rows ? least_in_words : shares ? kLeastSharing : kLeastRows;
-  const std::int64_t lanes = lanes_table->lanes, least_rows = key_dim > kWholeKeys ? kLeastRows : kLeastNarrowRows;
+  const std::int64_t lanes = lanes_table->lanes, least_rows = key_dim > Kernels::kQuadColumns ? kLeastRows : kLeastNarrowRows;
   // Tiles of one vector load about as much as they multiply: that pays where it is dear to widen numbers again for a few rows.
   const std::int64_t vectors = cache == Cached::fp8_e4m3 ? 1 : 2;
   const bool fills = lanes > 1 && most_rows >= vectors * lanes && 4 * most_rows >= 3 * lanes_table->chunk(most_rows);

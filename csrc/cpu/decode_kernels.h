@@ -62,6 +62,8 @@ struct DecodeKernels {
   static constexpr int kStep = 192;     // keys that ranges are multiples of
   static constexpr int kKeys = 768;     // of a block at most
   static constexpr int kMostRows = 64;  // so that queries and results stay in L2
+  // Columns of a key at most where a vector holds four queries: keys that are widened for these take half of the smallest L1.
+  static constexpr int kQuadColumns = 256;
 
   // to[rows, words of columns], a row every `pitch`, = from[rows, columns]. Of fp64 the first alone.
   void (*take[kElements])(const void* from, std::int64_t rows, std::int64_t columns, Number* to, std::int64_t pitch);

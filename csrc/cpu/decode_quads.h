@@ -13,11 +13,10 @@ namespace {
 
 constexpr int kQuad = 4;
 constexpr Index kQuadRows = 7;      // at least, else vectors would be too empty
-constexpr Index kQuadColumns = 256;  // of a key at most, so that those that are widened take half of the smallest L1
 
 template <class Element>
 ROOFLINE_INLINE bool in_quads(const Part& part) {
-  return part.rows >= kQuadRows && part.head_dim + part.rope_dim <= kQuadColumns &&
+  return part.rows >= kQuadRows && part.head_dim + part.rope_dim <= DecodeKernels<Number>::kQuadColumns &&
          !in_whole_rows<Element>(part.rows, part.head_dim, part.rope_dim);
 }
 

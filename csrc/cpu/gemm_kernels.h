@@ -138,7 +138,7 @@ struct GemmKernelsOf {
 };
 using GemmKernels = GemmKernelsOf<float>;
 
-// Kernels for few rows of a in fixed point. A word holds some numbers along inner, as many as b has rows side by side.
+// Kernels for a in fixed point. A word holds some numbers along inner, as many as b has rows side by side.
 struct FixedPoint {
   int numbers;  // in a word: 2 of 16 bits, or 4 of 8 (weights of 8 bits then plus 128, packed as those of 4); 0: no kernel
   int digits;   // bytes that hold a number of a; 1 where it has 16 bits

@@ -43,11 +43,11 @@ int whole(const void* numbers, DType dtype, std::int64_t i) {
 // Where what lies in packed b.
 struct Packing {
   Stored scale;  // of scales and zero points: exact for either
-  std::int64_t width, header_bytes, row_bytes, group_bytes, strip_bytes, strips;
+  std::int64_t header_bytes, row_bytes, group_bytes, strip_bytes, strips;
 };
 
 Packing packing_of(const QuantizedMatmul& problem, int width) {
-  Packing packing{.width = width};
+  Packing packing{};
   const bool whole_zero = problem.zero_dtype == DType::int8 || problem.zero_dtype == DType::int4;
   const bool wide = problem.scale_dtype == DType::fp32 || (problem.zero && !whole_zero && problem.zero_dtype == DType::fp32);
   packing.scale = stored(wide ? DType::fp32 : problem.scale_dtype, "quantized_matmul");
@@ -119,34 +119,33 @@ const QuantizedTiles* tiles_for(const QuantizedMatmul& problem, const QuantizedK
   return ROOFLINE_HAVE_amx && has(Isa::amx) && table.fixed[0][1].numbers && fills && !many ? &quantized_tiles_amx : nullptr;
 }
 
-const FixedPoint& fixed_point_of(const QuantizedMatmul& problem, const QuantizedKernels& table) {
-  const auto& fixed = table.fixed[which_of(problem)];
-  if (problem.dtype == DType::fp32) return fixed[2];
-  if (tiles_for(problem, table)) return fixed[1];
-  // Two digits need fewer instructions for 4 bits, but a tile of them holds half as many rows, and memory gives weights faster to one
-  // row of pairs: digits of one row are for what a cache may hold. Weights of 8 bits meet digits as they lie; but memory gives them
-  // faster to rows that widen them to pairs.
-  const std::int64_t rows = problem.rows;
-  const bool cached = problem.columns * problem.inner <= kCachedNumbers;
-  const bool digits = problem.b_dtype == DType::int4 && rows < 6 && problem.columns >= kDigitColumns && (rows > 1 || cached);
-  return fixed[digits && fixed[1].numbers ? 1 : 0];
-}
-
 // Whether a of 16 bits becomes 16-bit fixed point, whose products take as long as those of bf16 and half as long as those of fp32.
 // Products of bf16 need no scales between groups, so many rows gain more by them than weights rounded to bf16 cost, and by tiles
 // some rows do. NEON needs four instructions for two products of pairs, and two of fp32: there weights of 4 bits gain for few rows,
-// as they are taken apart faster. fp32 becomes digits: three instructions multiply four numbers, not four, and b is taken apart in a
-// third of the instructions, or in none; 8 bits of few columns gain less by that than one row of digits costs.
+// as they are taken apart faster.
 bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, const QuantizedKernels& table) {
-  if (tiles_for(problem, table)) return true;
-  if (problem.dtype == DType::fp32)
-    return fixed_point_of(problem, table).numbers &&
-           (problem.b_dtype == DType::int4 || problem.rows > 1 || problem.columns >= kDigitColumns);
   if (isa == Isa::neon && problem.b_dtype == DType::int8) return false;
   const GemmKernels& bf16 = *choose_gemm(Stored::bf16).table;
   const bool in_pairs = problem.dtype == DType::bf16 && bf16.numbers[index(Stored::bf16)] > 1, in_tiles = in_pairs && bf16.multiple > 1;
   if (in_tiles || isa == Isa::neon || isa == Isa::scalar) return problem.rows <= std::max(table.tile_rows, 2 * (table.tile_rows - 2));
   return !in_pairs || problem.rows <= kMostBesidePairs;
+}
+
+// What a becomes, or null. fp32 becomes digits: three instructions multiply four numbers, not four, and b is taken apart in a third of
+// the instructions, or in none; 8 bits of few columns gain less by that than one row of digits costs.
+const FixedPoint* fixed_point_of(const QuantizedMatmul& problem, Isa isa, const QuantizedKernels& table, const QuantizedTiles* tiles) {
+  const auto& fixed = table.fixed[which_of(problem)];
+  const bool of_4_bits = problem.b_dtype == DType::int4, some_columns = problem.columns >= kDigitColumns;
+  if (problem.dtype == DType::fp32)
+    return tiles || (fixed[2].numbers && (of_4_bits || problem.rows > 1 || some_columns)) ? &fixed[2] : nullptr;
+  if (tiles) return &fixed[1];
+  if (!in_fixed_point(problem, isa, table)) return nullptr;
+  // Two digits need fewer instructions for 4 bits, but a tile of them holds half as many rows, and memory gives weights faster to one
+  // row of pairs: digits of one row are for what a cache may hold. Weights of 8 bits meet digits as they lie; but memory gives them
+  // faster to rows that widen them to pairs.
+  const bool cached = problem.columns * problem.inner <= kCachedNumbers;
+  const bool digits = of_4_bits && problem.rows < 6 && some_columns && (problem.rows > 1 || cached);
+  return &fixed[digits && fixed[1].numbers ? 1 : 0];
 }
 
 // Measured on strips of 4 bits in groups.
@@ -165,9 +164,9 @@ QuantizedMethod method_of(const QuantizedMatmul& problem) {
   const auto [isa, table] = ROOFLINE_HAVE_avx512_vnni && has(Isa::avx512_vnni)
                                 ? Choice<QuantizedKernels>{Isa::avx512_vnni, &quantized_avx512_vnni}
                                 : choose<QuantizedKernels>(ROOFLINE_TABLES(quantized));
-  const bool fixed = in_fixed_point(problem, isa, *table);
-  return {isa, table, choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table, tiles_for(problem, *table),
-          fixed ? &fixed_point_of(problem, *table) : nullptr, fixed || problem.rows <= GemmKernels::kMostFewRows};
+  const QuantizedTiles* const tiles = tiles_for(problem, *table);
+  const FixedPoint* const fixed = fixed_point_of(problem, isa, *table, tiles);
+  return {isa, table, choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table, tiles, fixed, fixed || problem.rows <= GemmKernels::kMostFewRows};
 }
 
 Bound tiled_by_groups(const QuantizedMatmul& problem, const Packing& packing, const QuantizedMethod& method,
@@ -222,7 +221,7 @@ Bound tiled_by_groups(const QuantizedMatmul& problem, const Packing& packing, co
   if (few && !tiles) bound.plan.set("streams", streams.count);
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   const auto run = tiles ? method.tiles->few[which][fixed->digits - 2] : fixed ? fixed->few : few ? table.few[which] : table.block[which];
-  bound.steps.push_back({"quantized_matmul", [=, &plain](Queue& queue) {
+  bound.steps.push_back({"quantized_matmul", [=, width = table.width, &plain](Queue& queue) {
     Pool& threads = pool(queue);
     auto* const own_memories = static_cast<char*>(memory.get());
     prepared->begin(threads, own_memories + thread_bytes * threads.threads());
@@ -230,7 +229,7 @@ Bound tiled_by_groups(const QuantizedMatmul& problem, const Packing& packing, co
       const std::int64_t row_part = item % row_parts, column_part = item / row_parts;
       const Range own = share(rows, static_cast<int>(row_part), static_cast<int>(row_parts), row_multiple);
       const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
-      const std::int64_t column = first * packing.width, n = std::min(last * packing.width, columns) - column;
+      const std::int64_t column = first * width, n = std::min(last * width, columns) - column;
       char* const own_memory = own_memories + worker * thread_bytes;
       auto* const c = static_cast<char*>(problem.c);
       QuantizedPart part{};

@@ -20,13 +20,13 @@ struct QuantizedMethod {
   const GemmKernels* plain;
   const QuantizedTiles* tiles;  // or null
   const FixedPoint* fixed;      // what a becomes; null: fp32
-  bool few;                     // rows, whose limit is the reading of b; else blocks of them
+  bool few;                     // of the table or of `fixed` takes the rows; else `block`
 
   std::int64_t tile_rows() const { return tiles ? QuantizedTiles::kRows : table->tile_rows; }
 };
 
-// a as kernels read it: in its own bits or, where rows are few, in fp32 or fixed point with its sums over chunks of groups. The threads
-// share one copy, or each makes its own of a small a.
+// a as kernels read it: `block` in its own bits, `few` in fp32 or fixed point with its sums over chunks of groups. The threads share
+// one copy, or each makes its own of a small a.
 class PreparedA {
  public:
   PreparedA(const ops::QuantizedMatmul& problem, const QuantizedMethod& method, std::int64_t chunk, int threads)
