@@ -1,6 +1,7 @@
 // Exponentials, and gelu, its approximation by tanh, and silu, of vectors. A kernel file includes it.
 #pragma once
 
+#include <tuple>
 #include <type_traits>
 
 #include "cpu/gelu_table.h"
@@ -8,6 +9,59 @@
 
 namespace roofline::cpu {
 namespace {
+
+// Powers of e and 2, one instruction after the other of all vectors of x: a core looks some sixty instructions ahead, which in turn
+// would be those of two vectors, each waiting for the one before.
+template <class V, int Terms>
+ROOFLINE_INLINE V polynomial(const float (&terms)[Terms], V x) {
+  V sum = all<V>(terms[Terms - 1]);
+#pragma GCC unroll 8
+  for (int k = Terms - 2; k >= 0; --k) sum = times_plus(sum, x, all<V>(terms[k]));
+  return sum;
+}
+// exp2_of: 2^x, as near as a result in elements T needs. ToZero: 0 where it is no normal number; else it may be denormal there, and
+// infinite. exp2_within: the same for x from -126 to 125, and 0 of a table's least number. NaN stays NaN.
+#if defined(ROOFLINE_SCALE2_FLOOR)
+template <class T, bool ToZero, class V>
+ROOFLINE_INLINE V exp2_of(V x) {
+  const V above = each([](Vec a) __attribute__((always_inline)) { return above_whole(a); }, x);
+  return each([](Vec p, Vec a) __attribute__((always_inline)) { return scale2_floor<ToZero>(p, a); }, polynomial(kExp2Above<T>, above), x);
+}
+template <class T, class V>
+ROOFLINE_INLINE V exp2_within(V x) {
+  return exp2_of<T, false>(x);
+}
+#else
+template <class T, class V>
+ROOFLINE_INLINE V exp2_within(V x) {
+  const V shifted = plus(x, all<V>(kToWhole));
+  const V rest = each([](Vec a, Vec s) __attribute__((always_inline)) { return sub(a, sub(s, set1(kToWhole))); }, x, shifted);
+  return each([](Vec a, Vec s) __attribute__((always_inline)) { return plus_exponent(a, s); }, polynomial(kExp2<T>, rest), shifted);
+}
+template <class T, bool ToZero, class V>
+ROOFLINE_INLINE V exp2_of(V x) {
+  const V power = exp2_within<T>(each([](Vec a) __attribute__((always_inline)) {
+    return max(set1(-125.0f), min(set1(125.0f), a));  // in this order a NaN stays one
+  }, x));
+  if constexpr (!ToZero) return power;
+  return each([](Vec a, Vec p) __attribute__((always_inline)) { return select_less(a, set1(-125.0f), zero(), p); }, x, power);
+}
+#endif
+
+// e^x for x <= 88, at least e^-87; NaN stays NaN.
+template <class V>
+ROOFLINE_INLINE V exp_normal(V x) {
+#if defined(ROOFLINE_SCALE2_FLOOR) || defined(ROOFLINE_SCALAR)
+  return each([](Vec a) __attribute__((always_inline)) { return exp<false>(a); }, x);
+#else
+  constexpr float kLog2e = 1.44269502f, kLess = 1.92596299e-8f;  // which together are log2 e
+  x = each([](Vec a) __attribute__((always_inline)) { return max(set1(-87.0f), a); }, x);
+  const V shifted = times_plus(x, all<V>(kLog2e), all<V>(kToWhole));
+  V rest = each([](Vec s) __attribute__((always_inline)) { return sub(set1(kToWhole), s); }, shifted);
+  rest = times_plus(x, all<V>(kLess), times_plus(x, all<V>(kLog2e), rest));
+  return each([](Vec a, Vec s) __attribute__((always_inline)) { return plus_exponent(a, s); }, polynomial(kExp2<float>, rest), shifted);
+#endif
+}
 
 // The normal distribution's lower tail below -a, a >= 0, is e^(-a²/2) t Q(t) with t = 1 / (1 + kTailScale a). Q: minimax in relative
 // error over a in [0, 14]: for fp32 3.0e-8 (2.9e-7 evaluated in fp32), for results of 16 bits 3.5e-5, a seventh of fp16's rounding.
@@ -40,23 +94,6 @@ ROOFLINE_INLINE Vec gelu_of(Vec x) {
   return sub(max(zero(), x), select_less(size, most, mul(a, tail), zero()));
 }
 
-// 2^x, as near as a result in elements T needs, one instruction after the other of all vectors of x. ToZero: 0 where it is no
-// normal number; else it may be denormal there, and infinite.
-template <class T, bool ToZero, class V>
-ROOFLINE_INLINE V exp2_of(V x) {
-#if defined(ROOFLINE_LOOK_UP)
-  constexpr auto& terms = kExp2Above<T>;
-  constexpr int kLast = sizeof terms / sizeof(float) - 1;
-  const V above = each([](Vec a) __attribute__((always_inline)) { return above_whole(a); }, x);
-  V power = all<V>(terms[kLast]);
-#pragma GCC unroll 8
-  for (int k = kLast - 1; k >= 0; --k) power = times_plus(power, above, all<V>(terms[k]));
-  return each([](Vec p, Vec a) __attribute__((always_inline)) { return scale2_floor<ToZero>(p, a); }, power, x);
-#else
-  return each([](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(min(set1(125.0f), a)); }, x);
-#endif
-}
-
 // (x - top) log2 e in one operation: what rounds top log2 e, 64 at most, is the same for the row, whose quotients do not change.
 // From 2^30 on numbers are 64 apart: e to the power of that is next to nothing, and 2 too.
 struct Powers {
@@ -77,7 +114,7 @@ template <class T, class V>
 ROOFLINE_INLINE V times_sigmoid(V a, V x) {
   V e;
   if constexpr (sizeof(T) == sizeof(float))
-    e = each([](Vec b) __attribute__((always_inline)) { return exp<false>(sub(zero(), b)); }, x);
+    e = exp_normal(each([](Vec b) __attribute__((always_inline)) { return sub(zero(), b); }, x));
   else
     e = exp2_of<T, false>(times(x, all<V>(-1.44269504f)));
   return each([](Vec b, Vec c) __attribute__((always_inline)) { return div(b, add(set1(1.0f), c)); }, a, e);
@@ -87,7 +124,7 @@ ROOFLINE_INLINE V times_sigmoid(V a, V x) {
 // the quotient 0.
 template <class T, class V>
 ROOFLINE_INLINE V silu_of(V x) {
-#if defined(ROOFLINE_LOOK_UP)
+#if defined(ROOFLINE_SCALE2_FLOOR)
   constexpr bool kBounded = sizeof(T) == sizeof(float);
 #else
   constexpr bool kBounded = true;
@@ -103,18 +140,33 @@ ROOFLINE_INLINE Vec gelu_tanh_of(Vec a) {
   return select_less(a, set1(-10.0f), zero(), times_sigmoid<T>(a, twice_u));
 }
 
+template <class T>
+struct GeluByTail {
+  template <class V>
+  __attribute__((always_inline)) V operator()(V x) const {
+    return each([](Vec a) __attribute__((always_inline)) { return gelu_of<T>(a); }, x);
+  }
+};
+template <class T>
+struct GeluBySigmoid {
+  template <class V>
+  __attribute__((always_inline)) V operator()(V x) const {
+    return each([](Vec a) __attribute__((always_inline)) { return gelu_tanh_of<T>(a); }, x);
+  }
+};
+
 // Either gelu, by its tables where registers can hold them.
 #if defined(ROOFLINE_LOOK_UP)
 template <class T, const GeluTables& Tables>
 class GeluBy {
-  static constexpr bool kWide = sizeof(T) == sizeof(float);
+  static constexpr bool kEight = kLanes == 8, kLog = kEight || sizeof(T) == sizeof(float);
   static const auto& table() {
-    if constexpr (kWide)
+    if constexpr (sizeof(T) == sizeof(float))
       return Tables.of_fp32;
     else if constexpr (std::is_same_v<T, Bf16>)
-      return Tables.of_bf16;
+      return std::get<kEight>(std::tie(Tables.of_bf16, Tables.eight_of_bf16));
     else
-      return Tables.of_fp16;
+      return std::get<kEight>(std::tie(Tables.of_fp16, Tables.eight_of_fp16));
   }
   using Table = std::remove_reference_t<decltype(table())>;
   static constexpr int kTerms = Table::kTerms, kRegisters = Table::kParts / kLanes;
@@ -139,32 +191,25 @@ class GeluBy {
       g = each([&](Vec y, Vec a, Vec p) __attribute__((always_inline)) {
         return fma(y, a, look_up(numbers_[k], p));
       }, g, size, part);
-    if constexpr (kWide) g = times(size, exp2_of<T, false>(g));
+    if constexpr (kLog) g = times(size, exp2_within<T>(g));
     return each([](Vec a, Vec y) __attribute__((always_inline)) { return sub(max(zero(), a), y); }, x, g);  // a NaN stays one
   }
 
  private:
   Vec most_, per_unit_, numbers_[kTerms][kRegisters];
 };
+// fp32 by parts of 8 would take 8 terms, whose look-ups and multiply-adds take longer than a division.
 template <class T>
-using Gelu = GeluBy<T, gelu_erf_tables>;
+constexpr bool kByTable = kLanes > 8 || sizeof(T) < sizeof(float);
 template <class T>
-using GeluTanh = GeluBy<T, gelu_tanh_tables>;
+using Gelu = std::conditional_t<kByTable<T>, GeluBy<T, gelu_erf_tables>, GeluByTail<T>>;
+template <class T>
+using GeluTanh = std::conditional_t<kByTable<T>, GeluBy<T, gelu_tanh_tables>, GeluBySigmoid<T>>;
 #else
 template <class T>
-struct Gelu {
-  template <class V>
-  __attribute__((always_inline)) V operator()(V x) const {
-    return each([](Vec a) __attribute__((always_inline)) { return gelu_of<T>(a); }, x);
-  }
-};
+using Gelu = GeluByTail<T>;
 template <class T>
-struct GeluTanh {
-  template <class V>
-  __attribute__((always_inline)) V operator()(V x) const {
-    return each([](Vec a) __attribute__((always_inline)) { return gelu_tanh_of<T>(a); }, x);
-  }
-};
+using GeluTanh = GeluBySigmoid<T>;
 #endif
 
 }  // namespace

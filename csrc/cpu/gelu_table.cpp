@@ -38,8 +38,10 @@ GeluTable<Terms, Parts> interpolated(double most, Function f, float beyond) {
 // most: of log2 Φ(-a), where all parts but the last are above -126.
 GeluTables tables(double (*tail)(double), double most) {
   const auto g = [=](double a) { return a * tail(a); };
+  const auto log = [=](double a) { return std::log2(tail(a)); };
   return {interpolated<4, 32>(8, g, 0), interpolated<4, 32>(5.85, g, 0),
-          interpolated<6, 16>(most, [=](double a) { return std::log2(tail(a)); }, -std::numeric_limits<float>::infinity())};
+          interpolated<6, 16>(most, log, -std::numeric_limits<float>::infinity()),
+          interpolated<4, 8>(8.5, log, -127), interpolated<4, 8>(6.2, log, -127)};
 }
 
 }  // namespace

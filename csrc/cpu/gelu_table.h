@@ -15,9 +15,12 @@ struct GeluTable {
 // For results of 16 bits the polynomial is g; in the last part, where g is less than 1e-13 or half of the least fp16, it is 0. For
 // fp32 it is log2 Φ(-a), so that small results keep their digits, in 16 parts, which are looked up in one register: a look-up in
 // two and a multiply-add wait for each other on Zen 4. In the last part, where Φ is below 2^-126, it is minus infinity.
+//
+// Registers of 8 numbers hold log2 Φ(-a) for 16 bits. In the last part, which is as far, it is -127: exp2_within makes 0 of that.
 struct GeluTables {
   GeluTable<4, 32> of_bf16, of_fp16;
   GeluTable<6, 16> of_fp32;
+  GeluTable<4, 8> eight_of_bf16, eight_of_fp16;
 };
 
 extern const GeluTables gelu_erf_tables, gelu_tanh_tables;

@@ -51,7 +51,7 @@ void widen(const void* from, std::int64_t first, std::int64_t n, float* to) {
   std::int64_t i = 0;
   if constexpr (std::is_same_v<VecOf<T>, Twin>) {
     for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-#if defined(ROOFLINE_LOOK_UP)  // a vector that is loaded soon would wait for all its scalar stores
+#if defined(ROOFLINE_LOOK_UP_IN_TWO)  // a vector that is loaded soon would wait for all its scalar stores
       alignas(64) static constexpr std::uint32_t kEven[] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
       alignas(64) static constexpr std::uint32_t kOdd[] = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
       const Vec both[] = {load(x + i), load(x + i + kLanes)};

@@ -86,14 +86,9 @@ ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
 
 #include "cpu/simd/exp2_polynomial.h"
 
-// 2^x for x <= 126, at least 2^-125.
-template <class T = float>
-ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
-  const Vec magic = set1(kToWhole);
-  const Vec clamped = max(set1(-125.0f), x);  // in this order a NaN stays one
-  const Vec shifted = add(clamped, magic);
-  const __m256i bits = _mm256_castps_si256(exp2_polynomial<T>(sub(clamped, sub(shifted, magic))));
-  return _mm256_castsi256_ps(_mm256_add_epi32(bits, _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
+// a 2^(the whole number in the last bits of n), where that is a normal number.
+ROOFLINE_INLINE Vec plus_exponent(Vec a, Vec n) {
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_castps_si256(n), 23)));
 }
 
 // x where a < b, else y.
@@ -107,6 +102,12 @@ ROOFLINE_INLINE std::uint32_t bits_less(Vec a, Vec b) {
   return static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ)));
 }
 ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return max(a, b); }  // b where a is NaN
+// Lane i: that of 8 numbers which the last three bits of lane i of `which` say.
+#define ROOFLINE_LOOK_UP
+ROOFLINE_INLINE Vec look_up(const Vec (&numbers)[1], Vec which) {
+  return _mm256_permutevar8x32_ps(numbers[0], _mm256_castps_si256(which));
+}
+ROOFLINE_INLINE Vec least_size(Vec a, Vec b) { return min(abs(a), b); }  // |a|, at most that of b, which is a number: b where a is NaN
 // Pieces of 2^Level lanes of a and b in turn, as transpose has them in each of its rounds.
 template <int Level>
 ROOFLINE_INLINE void interleave(Vec a, Vec b, Vec& low, Vec& high) {

@@ -118,6 +118,7 @@ ROOFLINE_INLINE Vec scale2_normal(Vec a, Vec n) { return _mm512_scalef_ps(a, n);
 ROOFLINE_INLINE Vec above_whole(Vec x) {
   return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);  // 0 of an infinity
 }
+#define ROOFLINE_SCALE2_FLOOR
 // a 2^(the whole number below x). ToZero: 0 from x = -126 on down, where that might be denormal.
 template <bool ToZero>
 ROOFLINE_INLINE Vec scale2_floor(Vec a, Vec x) {
@@ -159,6 +160,7 @@ ROOFLINE_INLINE void store_pairs(void* p, Vec low, Vec high) {
 ROOFLINE_INLINE Vec look_up(const Vec (&numbers)[1], Vec which) {
   return _mm512_permutexvar_ps(_mm512_castps_si512(which), numbers[0]);
 }
+#define ROOFLINE_LOOK_UP_IN_TWO
 ROOFLINE_INLINE Vec look_up(const Vec (&numbers)[2], Vec which) {
   return _mm512_permutex2var_ps(numbers[0], _mm512_castps_si512(which), numbers[1]);
 }

@@ -6,27 +6,22 @@
 
 namespace {
 
-typedef std::uint32_t Words __attribute__((vector_size(4 * kLanes)));
+typedef std::int32_t Words __attribute__((vector_size(4 * kLanes)));  // signed: instruction sets compare few others
 typedef float Numbers __attribute__((vector_size(4 * kLanes)));
 typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
 
 // Sign, exponent and `Fraction` bits of each number, the exponent of 1 being `Bias`, the bits of the largest number `Largest`.
-template <int Fraction, int Bias, std::uint32_t Largest, std::uint32_t Nan>
+template <int Fraction, int Bias, std::int32_t Largest, std::int32_t Nan>
 ROOFLINE_INLINE void narrow_floats(const Numbers& x, Bytes& y) {
   constexpr int kDropped = 23 - Fraction;
-  const Words bits = __builtin_bit_cast(Words, x), size = bits & 0x7FFFFFFFu;
-  const Words even = size >> kDropped & 1;
-  const Words normal = ((size + even + ((1u << (kDropped - 1)) - 1)) >> kDropped) - ((127 - Bias) << Fraction);
+  constexpr std::int32_t kMost = (127 - Bias + (Largest >> Fraction)) << 23 | (Largest & ((1 << Fraction) - 1)) << kDropped;
+  const Words bits = __builtin_bit_cast(Words, x), all = bits & 0x7FFFFFFF, size = all < kMost ? all : Words{} + kMost;
+  const Words normal = ((size + (size >> kDropped & 1) + ((1 << (kDropped - 1)) - 1)) >> kDropped) - ((127 - Bias) << Fraction);
   // Below the normal numbers steps are equal: those of fp32 just above this number, whose addition rounds to them.
-  constexpr std::uint32_t kMagic = static_cast<std::uint32_t>(127 + 23 + 1 - Bias - Fraction) << 23;
-  const Words magic = Words{} + kMagic;
-  const Numbers sum = __builtin_bit_cast(Numbers, size) + __builtin_bit_cast(Numbers, magic);
-  const Words subnormal = __builtin_bit_cast(Words, sum) - kMagic;
-  Words found = size < (static_cast<std::uint32_t>(128 - Bias) << 23) ? subnormal : normal;
-  found = size > ((127 - Bias + (Largest >> Fraction)) << 23 | (Largest & ((1u << Fraction) - 1)) << kDropped) ? Words{} + Largest
-                                                                                                               : found;
-  found = size > 0x7F800000u ? Words{} + Nan : found;
-  y = __builtin_convertvector(found | (bits >> 24 & 0x80u), Bytes);
+  constexpr std::int32_t kMagic = (127 + 23 + 1 - Bias - Fraction) << 23;
+  const Numbers sum = __builtin_bit_cast(Numbers, size) + __builtin_bit_cast(Numbers, Words{} + kMagic);
+  const Words found = size < (128 - Bias) << 23 ? __builtin_bit_cast(Words, sum) - kMagic : normal;
+  y = __builtin_convertvector((all > 0x7F800000 ? Words{} + Nan : found) | (bits >> 24 & 0x80), Bytes);
 }
 
 ROOFLINE_INLINE void narrow(const Fp8E4m3*, const Numbers& x, Bytes& y) { narrow_floats<3, 7, 0x7E, 0x7F>(x, y); }

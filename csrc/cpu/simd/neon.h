@@ -75,14 +75,9 @@ ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
 
 #include "cpu/simd/exp2_polynomial.h"
 
-// 2^x for x <= 126, at least 2^-125.
-template <class T = float>
-ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
-  const Vec magic = set1(kToWhole);
-  const Vec clamped = max(set1(-125.0f), x);
-  const Vec shifted = add(clamped, magic);
-  const int32x4_t bits = vreinterpretq_s32_f32(exp2_polynomial<T>(sub(clamped, sub(shifted, magic))));
-  return vreinterpretq_f32_s32(vaddq_s32(bits, vshlq_n_s32(vreinterpretq_s32_f32(shifted), 23)));
+// a 2^(the whole number in the last bits of n), where that is a normal number.
+ROOFLINE_INLINE Vec plus_exponent(Vec a, Vec n) {
+  return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a), vshlq_n_s32(vreinterpretq_s32_f32(n), 23)));
 }
 
 // x where a < b, else y.

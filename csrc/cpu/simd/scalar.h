@@ -77,18 +77,14 @@ ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
 
 #include "cpu/simd/exp2_polynomial.h"
 
-// 2^x for x <= 126, at least 2^-125.
-template <class T = float>
-ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
-  const Vec clamped = max(-125.0f, x);  // in this order a NaN stays one
-  const Vec shifted = clamped + kToWhole;
-  Vec power = exp2_polynomial<T>(clamped - (shifted - kToWhole));
+// a 2^(the whole number in the last bits of n), where that is a normal number.
+ROOFLINE_INLINE Vec plus_exponent(Vec a, Vec n) {
   std::uint32_t bits, whole;
-  __builtin_memcpy(&bits, &power, sizeof bits);
-  __builtin_memcpy(&whole, &shifted, sizeof whole);
+  __builtin_memcpy(&bits, &a, sizeof bits);
+  __builtin_memcpy(&whole, &n, sizeof whole);
   bits += whole << 23;
-  __builtin_memcpy(&power, &bits, sizeof bits);
-  return power;
+  __builtin_memcpy(&a, &bits, sizeof bits);
+  return a;
 }
 
 // x where a < b, else y.

@@ -106,8 +106,16 @@ ROOFLINE_INLINE Vec exp2(Vec x) {
   return scale2(exp2_polynomial(sub(x, whole)), whole);
 }
 
-// 2^x for x <= 126, 0 from -125 or -126 on down; NaN stays NaN. As near as a result in elements T needs.
 #if !defined(ROOFLINE_EXP2_OR_ZERO)
+// 2^x for x <= 126, at least 2^-125. As near as a result in elements T needs.
+template <class T = float>
+ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
+  const Vec clamped = max(set1(-125.0f), x);  // in this order a NaN stays one
+  const Vec shifted = add(clamped, set1(kToWhole));
+  return plus_exponent(exp2_polynomial<T>(sub(clamped, sub(shifted, set1(kToWhole)))), shifted);
+}
+
+// 2^x for x <= 126, 0 from -125 on down; NaN stays NaN.
 template <class T>
 ROOFLINE_INLINE Vec exp2_or_zero(Vec x) {
   return select_less(x, set1(-125.0f), zero(), exp2_bounded<T>(x));

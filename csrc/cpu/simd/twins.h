@@ -33,9 +33,9 @@ template <class V>
 constexpr int kStep = std::is_base_of_v<Twin, V> ? 2 * kLanes : kLanes;
 template <class V>
 constexpr int kStep<Two<V>> = 2 * kStep<V>;
-// Four vectors of elements T, where there are registers for them.
-template <class T, class V = VecOf<T>>
-using FourOf = std::conditional_t<!kManyRegisters, V, Two<std::conditional_t<std::is_same_v<V, Twin>, Twin, Two<V>>>>;
+// Four vectors of elements T, or two where there are registers for no more.
+template <class T, class V = VecOf<T>, class Some = std::conditional_t<std::is_same_v<V, Twin> || kLanes == 1, V, Two<V>>>
+using FourOf = std::conditional_t<kManyRegisters, Two<Some>, Some>;
 
 // f of each half.
 template <class F, class... X>
