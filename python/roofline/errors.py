@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import TypeGuard
 
 _LONG = re.compile(r"[^\s/]{120,}")  # no name of a folder or an option is as long; what a user gave may be
@@ -36,12 +35,6 @@ def require_type(name: str, value: object, kind: type | tuple[type, ...], wanted
     """Raises Error naming the argument unless `value` is of `kind`."""
     if not isinstance(value, kind):
         raise Error(f"{name} must be {wanted}, got {value!r:.60}")
-
-
-def require_one_of(name: str, value: object, allowed: Iterable[str]) -> None:
-    """Raises Error naming the argument unless `value` is one of these words."""
-    if value not in (words := tuple(allowed)):
-        raise Error(f"{name} must be one of {', '.join(words)}, got {shown(value)}")
 
 
 def is_whole(value: object) -> TypeGuard[int]:

@@ -23,7 +23,7 @@ from .errors import Error
 from .machine import LEVELS
 from .operators import Attention, Operator
 from .tensor_spec import size_bytes
-from .words import arguments_checked
+from .words import arguments_checked, require_one_of
 
 _SIDES: Mapping[str, tuple[str, ...]] = {
     "matmul": ("rows", "columns", "inner"),
@@ -56,8 +56,8 @@ def level_bytes(problem: Operator, tiles: Mapping[str, Mapping[str, int]], *, va
         raise Error(f"{problem.name}: its tiles are not known; level_bytes does {', '.join(_SIDES)}")
     if variant not in ("naive", "tiled"):
         raise Error(f"variant must be naive or tiled, got {variant!r:.80}")
-    if unknown := [level for level in tiles if level not in LEVELS]:
-        raise Error(f"level must be one of {', '.join(LEVELS)}, got {unknown[0]!r:.80}")
+    for level in tiles:
+        require_one_of("level", level, LEVELS)
     ordered = {level: tiles[level] for level in LEVELS if level in tiles}
     nearer: Mapping[str, int] = {}
     for level, tile in ordered.items():

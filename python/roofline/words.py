@@ -74,6 +74,14 @@ def hint(word: object, known: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(close)}?)" if close else ""
 
 
+def require_one_of(name: str, value: Any, allowed: Iterable[Any]) -> Any:
+    """The value. Raises Error naming the argument, with what resembles the value, unless it is one of `allowed`."""
+    if value not in (known := tuple(allowed)):
+        words = [str(each) for each in known]
+        raise Error(f"{name} must be one of {', '.join(words)}, got {shown(value)}{hint(value, filter(None, words))}")
+    return value
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

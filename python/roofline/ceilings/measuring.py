@@ -25,7 +25,7 @@ from ..probes import DEPTHS, Standard, Wanted, standard_problems
 from ..probes.base import DEEPEST, FURTHER, REPORT, ROOFS
 from ..probes.gpu_units import rate
 from ..units import fmt_percent
-from ..words import arguments_checked
+from ..words import arguments_checked, require_one_of
 from .again import in_another_state
 from .kept import PENDING, Kept
 from .series import long_load
@@ -340,9 +340,7 @@ def measure_machine(
     opened = open_device(device, threads)
     if arena_bytes is not None:
         opened.limit_arena(arena_bytes)
-    if depth not in (None, *POLICIES):
-        raise Error(f"depth must be one of {', '.join(POLICIES)}, got {depth!r:.40}")
-    depth = depth or (DEPTHS[0] if quick else DEPTHS[2] if thorough else DEPTHS[1])
+    depth = require_one_of("depth", depth or (DEPTHS[0] if quick else DEPTHS[2] if thorough else DEPTHS[1]), POLICIES)
     rules = policy or POLICIES[depth]
     options = {"depth": depth, "threads": opened.threads, "policy": rules.to_dict()}
     run = _Run(opened, depth, rules, options, Kept(out, unfinished, options, opened, force))

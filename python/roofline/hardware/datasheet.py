@@ -12,9 +12,10 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from ..dtypes import DTYPES, UNITS
-from ..errors import Error, require_one_of
+from ..errors import Error
 from ..reading import MOST, Text, build
 from ..units import fmt_si
+from ..words import require_one_of
 
 UNSOURCED = "unsourced"
 # Families that vendors quote as one number.

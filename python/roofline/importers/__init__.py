@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ..errors import Error, require_one_of
+from ..errors import Error
+from ..words import require_one_of
 from .imported import Imported, Source, source_of
 from .nccl import COLLECTIVES, from_nccl_tests, is_nccl_tests
 from .ncu import NCU_METRICS, from_ncu, is_ncu

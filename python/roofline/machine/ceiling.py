@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 from .._repr import Parts, Row, Shown, json_form, printable, values_of
 from ..dtypes import UNITS, dtype as known_dtype
-from ..errors import Error, require_one_of
+from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS, TRANSFERS, Probe, probe_named
 from ..reading import Amount, Sample, Scalars, Text, Whole
 from ..units import RATES, fmt_percent, fmt_si, within, without_zeros
-from ..words import counted
+from ..words import counted, require_one_of
 from .facts import StatedConditions, StatedPlan
 from .statistics import Mode, Summary, modes_of, summary_of
 

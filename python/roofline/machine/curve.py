@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._repr import json_form
-from ..errors import Error, require_one_of
+from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import CACHES, memory_level
 from ..probes.levels import curve_capacity, lasting_capacity
 from ..reading import Sample, Scalars, Text, Whole
 from ..units import fmt_bytes, fmt_percent, fmt_si
-from ..words import counted
+from ..words import counted, require_one_of
 from .statistics import Summary, summary, summary_of
 
 Floats = NDArray[np.float64]

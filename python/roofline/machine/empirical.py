@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 
 from .._repr import json_form, values_of
 from ..dtypes import dtype as known_dtype
-from ..errors import Error, require_one_of
+from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import LEVELS
 from ..reading import Intensity, Rate, Scalars, Seconds, Text, Whole
 from ..units import fmt_number, fmt_percent, fmt_si
+from ..words import require_one_of
 from .ceiling import Ceiling
 from .fit import Fit, fit_roofline
 from .statistics import Summary, summary

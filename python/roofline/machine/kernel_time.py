@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._repr import json_form
-from ..errors import Error, require_one_of
+from ..errors import Error
 from ..reading import Duration, Scalars, Seconds, Text, Whole
+from ..words import require_one_of
 
 STATUSES = ("ok", "contended")
 

@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from .._repr import Parts, Row, Shown, json_form, printable
 from ..dtypes import ACCUMULATORS, DTYPES, dtype_name
-from ..errors import Error, require_one_of, require_type
+from ..errors import Error, require_type
 from ..operators.base import MIXES
 from ..probes import LEVELS, MEMORIES, RATE_UNITS, roofs_of
 from ..probes.levels import stated_caches
 from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
 from ..units import fmt_si
-from ..words import arguments_checked
+from ..words import arguments_checked, require_one_of
 from .ceiling import UNVERIFIED, Ceiling
 from .curve import SizeCurve
 from .datasheet import SOURCE, parts_of

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import dtype_name
-from ..errors import Error, is_whole, require_one_of, require_type
+from ..errors import Error, is_whole, require_type
 from ..machine import CACHES, Given, memory_level
 from ..operators import Operator
 from ..results import Measurement
 from ..results.record import CALLABLE
-from ..words import arguments_checked
+from ..words import arguments_checked, require_one_of
 from .devices import Device, measuring, open_device
 from .policy import Policy
 from .probing import roofs_of

@@ -22,7 +22,7 @@ from ..counts import Array, Sizes, sizes, smaller
 from ..dtypes import ACCUMULATORS, dtype, dtype_name
 from ..errors import Error, is_number
 from ..tensor_spec import TensorSpec
-from ..words import ByName, annotated, dimension, hint
+from ..words import ByName, annotated, dimension, hint, require_one_of
 from .variant import WORK as WORK, Facts as Facts, Product as Product, Variant as Variant
 
 POWER = 62
@@ -283,11 +283,8 @@ class Operator(ByName):
 
     def one_of(self, field: str, allowed: tuple[Any, ...]) -> None:
         value = getattr(self, field)
-        values = np.unique(value).tolist() if isinstance(value, np.ndarray) else [value]
-        for each in values:
-            if each not in allowed:
-                near = hint(each, filter(None, map(str, allowed)))
-                raise Error(f"{self.name}: {field} must be one of {', '.join(map(str, allowed))}, got {each!r:.80}{near}")
+        for each in np.unique(value).tolist() if isinstance(value, np.ndarray) else [value]:
+            require_one_of(f"{self.name}: {field}", each, allowed)
 
     @classmethod
     def require_variant(cls, variant: str) -> None:

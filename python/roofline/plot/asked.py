@@ -12,7 +12,7 @@ from ..operators import Operator, problem_of
 from ..questions import subject_of
 from ..results import Measurement, Results
 from ..transformer import Phase, TransformerConfig, model_of, phase_of
-from ..words import hint, numbers, split, whole
+from ..words import numbers, require_one_of, split, whole
 
 Size = int | str | Iterable[int]  # of an axis, see `checked`
 Work = TransformerConfig | Operator | Mapping[str, Operator] | str  # a model, a problem, several by name, or a name
@@ -115,13 +115,6 @@ def results_of(given: Measured | None) -> list[Measurement]:
     return found
 
 
-def one_of(name: str, given: str, allowed: Iterable[str]) -> str:
-    """Raises Error for a word that is not allowed, with those that resemble it."""
-    if given not in (known := list(allowed)):
-        raise Error(f"{name} must be one of {', '.join(known)}, got {given!r:.80}{hint(given, known)}")
-    return given
-
-
 # What predictions call a quantity, and its name in records.
 QUANTITIES: Mapping[str, str] = {
     "tpot": "time_s", "ttft": "time_s", "time": "time_s", "tokens": "tokens_per_s", "tok/s": "tokens_per_s",
@@ -134,4 +127,4 @@ def wanted(name: str, given: str | None, allowed: Sequence[str]) -> tuple[str, .
     if given is None:
         return tuple(allowed)
     known = QUANTITIES.get(given.lower(), given) if isinstance(given, str) else given
-    return (known if known in allowed else one_of(name, given, allowed),)
+    return (known if known in allowed else require_one_of(name, given, allowed),)

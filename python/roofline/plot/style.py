@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import Error
 from ..machine import MEMORIES
-from .asked import one_of
+from ..words import require_one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ TITLE, TEXT, SMALL, TINY = 10.5, 9.0, 8.0, 7.0  # points
 def theme_of(name: str | None, ax: Any = None) -> Theme:
     """The theme of this name. None: the one that suits the ground of `ax`, light for a new figure. Raises Error."""
     if name is not None:
-        return THEMES[one_of("theme", name, THEMES)]
+        return THEMES[require_one_of("theme", name, THEMES)]
     from matplotlib.colors import to_rgb
 
     if ax is not None and not hasattr(ax, "get_facecolor"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from ..errors import require_one_of
+from ..words import require_one_of
 from .bandwidth import SCALAR, SHARED, STREAM, STRIDED, VARIANTS
 from .base import DEPTHS, KINDS, RATE_UNITS, Identified, Identity, Probe, Target, Wanted, wanted_of
 from .compute import EXP, FMA, FMA_ADD, FMA_OPERANDS

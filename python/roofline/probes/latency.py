@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 
-from ..errors import Unsupported, require_one_of
+from ..errors import Unsupported
 from ..operators import CoreToCore, ForkJoin, PointerChase
 from ..operators.pointer_chase import LINE_BYTES
 from ..units import MIB, fmt_bytes
+from ..words import require_one_of
 from .bandwidth import cache_set_bytes, dram_array_bytes, most_array_bytes
 from .base import FURTHER, ROOFS, THOROUGH, Probe, Target, Wanted, identified_by, want, words
 from .levels import MEMORIES, cache_capacity, last_cache, memory_level

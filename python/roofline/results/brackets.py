@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from .._repr import json_form, values_of
-from ..errors import Error, require_one_of
+from ..errors import Error
 from ..reading import Sample, Scalars, Text
+from ..words import require_one_of
 
 BRACKETED = ("bandwidth", "compute", "latency", "link")  # kinds of roof
 

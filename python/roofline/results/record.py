@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from .._repr import Parts, Row, Shown, json_form, printable, values_of
-from ..errors import Error, require_one_of
+from ..errors import Error
 from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
 from ..machine.statistics import summary_of
@@ -16,7 +16,7 @@ from ..operators import OPERATORS, Operator, from_dict as operator_from_dict
 from ..operators.scales import GEMM, one_length, shown_fields
 from ..reading import SCHEMA_VERSION, Amount, Integer, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si
-from ..words import counted
+from ..words import counted, require_one_of
 from .brackets import Bracket, positive
 from .parts import StatedCorrectness, StatedLoad, StatedPrediction
 

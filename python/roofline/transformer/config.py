@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from .._repr import Parts, Row, Shown, printable
 from ..dtypes import DTYPES as KNOWN, FLOATS, dtype_name
-from ..errors import Error, is_whole, require_one_of, shown
+from ..errors import Error, is_whole, shown
 from ..units import fmt_si
-from ..words import ByName
+from ..words import ByName, require_one_of
 from .quantization import Quantization, check_fields, quantization_of
 
 ACTIVATIONS = ("silu", "gelu", "relu")  # the tanh form of gelu counts as gelu

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..counts import Sizes, sizes
 from ..dtypes import FLOATS, dtype_name
-from ..errors import Error, require_one_of, shown
-from ..words import ByName, annotated, dimension, hint, spelled
+from ..errors import Error, shown
+from ..words import ByName, annotated, dimension, hint, require_one_of, spelled
 from .quantization import POWER
 
 MOST_CHUNKS = 4096  # each is a problem of its own

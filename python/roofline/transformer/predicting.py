@@ -10,12 +10,12 @@ import numpy as np
 
 from .._repr import values_of
 from ..dtypes import dtype
-from ..errors import Error, require_one_of, require_type, shown
+from ..errors import Error, require_type, shown
 from ..machine import Machine
 from ..operators import GroupedMatmul
 from ..prediction import utilisation_of
 from ..units import SECONDS, SHARES, fmt_number, fmt_si, within
-from ..words import hint
+from ..words import hint, require_one_of
 from .calls import calls_of
 from .config import TransformerConfig
 from .memory import Memory, memory_of

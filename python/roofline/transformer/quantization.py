@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..dtypes import FLOATS, dtype, dtype_name
-from ..errors import Error, is_whole, require_one_of, shown
-from ..words import ByName, annotated, dimension, hint, spelled
+from ..errors import Error, is_whole, shown
+from ..words import ByName, annotated, dimension, hint, require_one_of, spelled
 
 POWER = 40  # of two, that no one dimension passes: beyond what can be built, and products of several stay exact and quick
 MOST = 2**POWER

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from ...comparison import Comparable, compare
 from ...errors import Error
 from ...units import fmt_percent
-from ..asked import one_of
+from ...words import require_one_of
 from ..bars import Bar, Mark, Row, Rows
 from ..figure import Look, Panels, picture
 
@@ -30,7 +30,7 @@ def comparison(a: Comparable, b: Comparable, *, what: str = "all", **look: Unpac
 
     element of the records "row": section, quantity, a, b, ratio, ratio_low, ratio_high, verdict, as `roofline.compare` says them.
     """
-    one_of("what", what, WHAT)
+    require_one_of("what", what, WHAT)
     found = compare(a, b)
     rows: list[Row] = []
     for section, title in SECTIONS.items():

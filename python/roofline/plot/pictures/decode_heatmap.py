@@ -13,7 +13,8 @@ from ...machine import Given, machine_of
 from ...transformer import Crossing, Given as Model
 from ...transformer.advice import ridge_batches
 from ...units import fmt_number
-from ..asked import Measured, Size, checked, modelled, one_of, wanted
+from ...words import require_one_of
+from ..asked import Measured, Size, checked, modelled, wanted
 from ..cells import WRITTEN, Cells, written
 from ..figure import Assumptions, Panels, picture
 from ..models import BATCHES, decode_steps, measured_steps, prediction_notes
@@ -67,7 +68,7 @@ def decode_heatmap(
     element of the records: "cell" (flops_per_byte, bound, tokens_per_s, time_s, measured_s, fits) and "ridge" (the batch where each
     length crosses it).
     """
-    one_of("of", of, OF)
+    require_one_of("of", of, OF)
     asked = wanted("quantity", quantity, tuple(QUANTITIES) if of == "model" else TIMED)
     rows, columns, on = checked("batch", batch), checked("seq_kv", seq_kv), machine_of(machine)
     if of != "model" and results is None:

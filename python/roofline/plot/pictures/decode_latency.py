@@ -7,7 +7,8 @@ from typing import Unpack
 import numpy as np
 
 from ...transformer import Given as Model
-from ..asked import Measured, Size, axis, modelled, one_of, one_of_axis, single, wanted
+from ...words import require_one_of
+from ..asked import Measured, Size, axis, modelled, one_of_axis, single, wanted
 from ..charts import Chart
 from ..figure import Assumptions, Panels, picture
 from ..models import BATCHES, SEQS, decode_steps, lines_over, measured_steps, prediction_notes
@@ -41,7 +42,7 @@ def decode_latency(
     element of the records "point": label, batch or seq_kv, time_s, fits.
     """
     given, (config, options) = several(machines, 1), modelled(model, how)
-    one_of("per", per, PER)
+    require_one_of("per", per, PER)
     answer = single("output", output)
     for each in wanted("over", over, OVER):
         if each == "batch":

@@ -16,9 +16,9 @@ from ...model import ridge_flops_per_byte
 from ...operators.scales import one_length, shown_fields
 from ...results import Bracket, Measurement
 from ...units import fmt_bytes, fmt_percent, fmt_si, parse_bytes
-from ...words import counted
+from ...words import counted, require_one_of
 from .. import style
-from ..asked import Measured, one_of, results_of
+from ..asked import Measured, results_of
 from ..charts import NAMED, Chart, Dot, Line
 from ..figure import Look, Panels, picture
 from ..given import OwnPoint, Points, own_points
@@ -382,7 +382,7 @@ def roofline(
     Raises Error where the machine has no ceilings, for a bad point, and for names that do not exist.
     """
     machine, dtype = machine_of(machine), None if dtype is None else dtype_name(dtype)
-    one_of("ceilings", ceilings, ("main", "all"))
+    require_one_of("ceilings", ceilings, ("main", "all"))
     if datasheet is not None:
         sheet = [c for c in machine_of(datasheet).ceilings if c.source == "datasheet"]
         machine = dataclasses.replace(machine, ceilings=(*machine.ceilings, *sheet))

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from ...machine import Given, machine_of
+from ...words import require_one_of
 from .. import style
-from ..asked import Measured, Work, one_of
+from ..asked import Measured, Work
 from ..charts import DIRECT, Chart, Line
 from ..figure import Look, Panels, picture
 from ..roofs import machine_notes
@@ -34,7 +35,7 @@ def sweep_lines(
 
     element of the records "point": label, of ("measured" or "model"), the fields, the quantity; low and high of a measured time.
     """
-    label, unit = QUANTITIES[one_of("y", y, QUANTITIES)]
+    label, unit = QUANTITIES[require_one_of("y", y, QUANTITIES)]
     on = None if machine is None else machine_of(machine)
     points = same_operator(points_of(results, work, axes, on, variant))
     field = axis_of(x, points)

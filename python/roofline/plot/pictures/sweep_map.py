@@ -10,7 +10,8 @@ import numpy as np
 
 from ...errors import Error
 from ...machine import Given, machine_of
-from ..asked import Measured, Work, one_of, wanted
+from ...words import require_one_of
+from ..asked import Measured, Work, wanted
 from ..cells import Cells, written
 from ..figure import Look, Panels, picture
 from ..roofs import machine_notes
@@ -41,7 +42,7 @@ def sweep_map(
 
     element of the records "cell": the fields, measured, model, ratio. Cells that were not measured are hatched.
     """
-    label, unit = QUANTITIES[one_of("quantity", quantity, QUANTITIES)]
+    label, unit = QUANTITIES[require_one_of("quantity", quantity, QUANTITIES)]
     on = None if machine is None else machine_of(machine)
     points = same_operator(points_of(results, work, axes, on, variant))
     names = [p.variant for p in points]
