@@ -38,7 +38,7 @@ def test_never() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["softmax", "--machine", "H100"], "no growth over rows, tokens, batch, seq_q is linear and shares bytes"),
+        (["softmax", "--machine", "H100"], "its FLOPs grow in proportion while bytes stay the same"),
         (["ffn", "--machine", "H100", "--over", "heads"], "ffn has no field 'heads'; it has batch"),
         (["bmm", "--machine", "H100", "--over", "batch"], "bmm: no growth over batch: its FLOPs and bytes must be a constant"),
         (["ffn", "--machine", "H1"], "no datasheet of 'H1'"),

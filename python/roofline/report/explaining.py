@@ -190,7 +190,8 @@ def explain(measurement: Measurement, machine: Machine | None = None, peers: Ite
     """
     m = measurement
     problem = problem_behind(m)
-    title = f"{m.operator} {m.variant}: {m.brief_problem()}; {m.device}, {counted(m.threads, 'thread')}, {m.cache_state}"
+    threads = f", {counted(m.threads, 'thread')}" if m.threads else ""  # none is known of an imported one
+    title = f"{m.operator} {m.variant}: {m.brief_problem()}; {m.device}{threads}, {m.cache_state}"
     sections = [_flops(m, problem), _bytes(m, problem)]
     if m.brackets:
         sections.append(_roofs(m))

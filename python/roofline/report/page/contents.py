@@ -110,7 +110,7 @@ def _points(machine: Machine, listed: Sequence[Measurement]) -> list[dict[str, A
         hover = [
             f"{m.operator} {m.variant}".strip(),
             m.brief_problem(names[m.operator]),
-            ", ".join(word for word in (m.dtype, m.cache_state, counted(m.threads, "thread")) if word),
+            ", ".join(word for word in (m.dtype, m.cache_state, m.threads and counted(m.threads, "thread")) if word),
             f"intensity {fmt_number(m.flops_per_byte)} FLOP/byte",
             f"rate {fmt_si(m.flops_per_s, 'FLOP/s')}, {fmt_si(m.bytes_per_s, 'B/s')}",
             f"time {fmt_si(s.median, 's')}, {s.interval_name} {fmt_interval(s.low, s.high, 's')}, {s.n} samples",
