@@ -40,10 +40,12 @@ union RooflineLanes {
   return x.vector;
 }
 
-[[gnu::always_inline]] static inline simde__m512i roofline_maskz_loadu_epi16(uint32_t mask, const void* p) {
-  union { uint16_t lane[32]; simde__m512i vector; } x = {};
-  for (int i = 0; i < 32; ++i)
-    if (mask >> i & 1) x.lane[i] = static_cast<const uint16_t*>(p)[i];
+// Of numbers T.
+template <class T>
+[[gnu::always_inline]] static inline simde__m512i roofline_maskz_loadu(uint64_t mask, const void* p) {
+  union { T lane[64 / sizeof(T)]; simde__m512i vector; } x = {};
+  for (size_t i = 0; i < 64 / sizeof(T); ++i)
+    if (mask >> i & 1) x.lane[i] = static_cast<const T*>(p)[i];
   return x.vector;
 }
 
@@ -124,6 +126,17 @@ union RooflineParts {
   simde__m256 part[2];
 };
 
+[[gnu::always_inline]] static inline simde__m512 roofline_zextps256_ps512(simde__m256 a) {
+  RooflineParts x = {};
+  x.part[0] = a;
+  return x.vector;
+}
+
+[[gnu::always_inline]] static inline simde__m256 roofline_extractf32x8_ps(simde__m512 a, int part) {
+  const RooflineParts x = {a};
+  return x.part[part];
+}
+
 [[gnu::always_inline]] static inline simde__m512i roofline_cvtepu16_epi32(simde__m256i a) {
   const RooflineHalves x = {a};
   RooflineWords y;
@@ -191,7 +204,11 @@ union RooflineParts {
 #define _mm512_mask_loadu_ps(other, mask, p) roofline_mask_loadu_ps(other, mask, p)
 #define _mm512_mask_storeu_ps(p, mask, a) roofline_mask_storeu_ps(p, mask, a)
 #undef _mm512_maskz_loadu_epi16
-#define _mm512_maskz_loadu_epi16(mask, p) roofline_maskz_loadu_epi16(mask, p)
+#define _mm512_maskz_loadu_epi16(mask, p) roofline_maskz_loadu<uint16_t>(mask, p)
+#define _mm512_maskz_loadu_epi8(mask, p) roofline_maskz_loadu<uint8_t>(mask, p)
+#define _mm512_maskz_loadu_epi32(mask, p) roofline_maskz_loadu<uint32_t>(mask, p)
+#define _mm512_zextps256_ps512(a) roofline_zextps256_ps512(a)
+#define _mm512_extractf32x8_ps(a, part) roofline_extractf32x8_ps(a, part)
 #undef _mm512_mask_storeu_epi16
 #define _mm512_mask_storeu_epi16(p, mask, a) roofline_mask_storeu_epi16(p, mask, a)
 #define _mm512_reduce_add_ps(a) roofline_reduce_add_ps(a)

@@ -55,9 +55,11 @@ ROOFLINE_INLINE void widen_64(__m512i x, const BytesOfBf16& tables, Vec& first, 
   };
   const __m512i low = look_up(tables.low);
   __m512i high = look_up(tables.high);
+#if !defined(ROOFLINE_SIMDE)
   if constexpr (Crowded)
     asm("vpternlogd $0xF8, %2%{1to16%}, %1, %0" : "+v"(high) : "v"(x), "m"(kSigns));  // high | (x & signs)
   else
+#endif
     high = _mm512_ternarylogic_epi32(high, x, _mm512_set1_epi32(kSigns), 0xF8);
   first = _mm512_castsi512_ps(_mm512_unpacklo_epi8(low, high));
   second = _mm512_castsi512_ps(_mm512_unpackhi_epi8(low, high));
