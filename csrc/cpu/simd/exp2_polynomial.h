@@ -1,10 +1,7 @@
 // 2^f for |f| <= 0.5, minimax in relative error, and exactly 1 at 0; included by each instruction set's header. For results in elements
-// T: of degree 5 for fp32 (6.8e-8; 2.2e-7 evaluated in fp32), of degree 4 for fp16 (2.8e-6, a hundredth of its rounding), of degree 3 for
-// bf16 (1.0e-4, a twentieth).
+// T: of degree 5 for fp32 (6.8e-8; 2.2e-7 evaluated in fp32), of degree 4 for 16 bits (2.8e-6, a hundredth of fp16's rounding).
 template <class T>
 constexpr float kExp2[5] = {1.0f, 0.693124115f, 0.240241036f, 0.0559068769f, 0.00958270021f};
-template <>
-constexpr float kExp2<Bf16>[4] = {1.0f, 0.693282902f, 0.242210984f, 0.0550091006f};
 template <>
 constexpr float kExp2<float>[6] = {1.0f, 0.693146586f, 0.240221664f, 0.0555104725f, 0.00967495237f, 0.00132029818f};
 
