@@ -10,8 +10,8 @@
 namespace roofline::cpu {
 namespace {
 
-// Powers of e and 2, one instruction after the other of all vectors of x: a core looks some sixty instructions ahead, which in turn
-// would be those of two vectors, each waiting for the one before.
+// Powers of e and 2. Each step is done for all vectors of x before the next one: a core looks some sixty instructions ahead, and would
+// find those of one or two vectors there, which wait for each other.
 template <class V, int Terms>
 ROOFLINE_INLINE V polynomial(const float (&terms)[Terms], V x) {
   V sum = all<V>(terms[Terms - 1]);
@@ -19,8 +19,9 @@ ROOFLINE_INLINE V polynomial(const float (&terms)[Terms], V x) {
   for (int k = Terms - 2; k >= 0; --k) sum = times_plus(sum, x, all<V>(terms[k]));
   return sum;
 }
+
 // exp2_of: 2^x, as near as a result in elements T needs. ToZero: 0 where it is no normal number; else it may be denormal there, and
-// infinite. exp2_within: the same for x from -126 to 125, and 0 of a table's least number. NaN stays NaN.
+// infinite. exp2_within: the same for x from -126 to 125, and 0 of the last part of gelu's tables. NaN stays NaN.
 #if defined(ROOFLINE_SCALE2_FLOOR)
 template <class T, bool ToZero, class V>
 ROOFLINE_INLINE V exp2_of(V x) {

@@ -16,7 +16,7 @@ struct GeluTable {
 // fp32 it is log2 Φ(-a), so that small results keep their digits, in 16 parts, which are looked up in one register: a look-up in
 // two and a multiply-add wait for each other on Zen 4. In the last part, where Φ is below 2^-126, it is minus infinity.
 //
-// Registers of 8 numbers hold log2 Φ(-a) for 16 bits. In the last part, which is as far, it is -127: exp2_within makes 0 of that.
+// Registers of 8 numbers hold log2 Φ(-a) for 16 bits too, and -127 in the last part, of which exp2_within makes 0.
 struct GeluTables {
   GeluTable<4, 32> of_bf16, of_fp16;
   GeluTable<6, 16> of_fp32;

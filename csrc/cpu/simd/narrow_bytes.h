@@ -6,7 +6,7 @@
 
 namespace {
 
-typedef std::int32_t Words __attribute__((vector_size(4 * kLanes)));  // signed: instruction sets compare few others
+typedef std::int32_t Words __attribute__((vector_size(4 * kLanes)));  // signed, as AVX2 compares no others
 typedef float Numbers __attribute__((vector_size(4 * kLanes)));
 typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
 
