@@ -10,8 +10,8 @@
 namespace roofline::cpu {
 namespace {
 
-// Powers of e and 2. Each step is done for all vectors of x before the next one: a core looks some sixty instructions ahead, and would
-// find those of one or two vectors there, which wait for each other.
+// Powers of e and 2. Each step is done for all vectors of x before the next one: a core looks some sixty instructions ahead, and
+// would find those of one or two vectors there, which wait for each other.
 template <class V, int Terms>
 ROOFLINE_INLINE V polynomial(const float (&terms)[Terms], V x) {
   V sum = all<V>(terms[Terms - 1]);
@@ -26,18 +26,23 @@ ROOFLINE_INLINE V polynomial(const float (&terms)[Terms], V x) {
 template <class T, bool ToZero, class V>
 ROOFLINE_INLINE V exp2_of(V x) {
   const V above = each([](Vec a) __attribute__((always_inline)) { return above_whole(a); }, x);
-  return each([](Vec p, Vec a) __attribute__((always_inline)) { return scale2_floor<ToZero>(p, a); }, polynomial(kExp2Above<T>, above), x);
+  const V power = polynomial(kExp2Above<T>, above);
+  return each([](Vec p, Vec a) __attribute__((always_inline)) { return scale2_floor<ToZero>(p, a); }, power, x);
 }
 template <class T, class V>
 ROOFLINE_INLINE V exp2_within(V x) {
   return exp2_of<T, false>(x);
 }
 #else
+template <class V>
+ROOFLINE_INLINE V times_exponent(V a, V n) {
+  return each([](Vec b, Vec whole) __attribute__((always_inline)) { return plus_exponent(b, whole); }, a, n);
+}
 template <class T, class V>
 ROOFLINE_INLINE V exp2_within(V x) {
   const V shifted = plus(x, all<V>(kToWhole));
   const V rest = each([](Vec a, Vec s) __attribute__((always_inline)) { return sub(a, sub(s, set1(kToWhole))); }, x, shifted);
-  return each([](Vec a, Vec s) __attribute__((always_inline)) { return plus_exponent(a, s); }, polynomial(kExp2<T>, rest), shifted);
+  return times_exponent(polynomial(kExp2<T>, rest), shifted);
 }
 template <class T, bool ToZero, class V>
 ROOFLINE_INLINE V exp2_of(V x) {
@@ -60,7 +65,7 @@ ROOFLINE_INLINE V exp_normal(V x) {
   const V shifted = times_plus(x, all<V>(kLog2e), all<V>(kToWhole));
   V rest = each([](Vec s) __attribute__((always_inline)) { return sub(set1(kToWhole), s); }, shifted);
   rest = times_plus(x, all<V>(kLess), times_plus(x, all<V>(kLog2e), rest));
-  return each([](Vec a, Vec s) __attribute__((always_inline)) { return plus_exponent(a, s); }, polynomial(kExp2<float>, rest), shifted);
+  return times_exponent(polynomial(kExp2<float>, rest), shifted);
 #endif
 }
 

@@ -107,7 +107,8 @@ ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return max(a, b); }  // b where a
 ROOFLINE_INLINE Vec look_up(const Vec (&numbers)[1], Vec which) {
   return _mm256_permutevar8x32_ps(numbers[0], _mm256_castps_si256(which));
 }
-ROOFLINE_INLINE Vec least_size(Vec a, Vec b) { return min(abs(a), b); }  // |a|, at most that of b, which is a number: b where a is NaN
+// |a|, at most that of b, which is a number: b where a is NaN.
+ROOFLINE_INLINE Vec least_size(Vec a, Vec b) { return min(abs(a), b); }
 // Pieces of 2^Level lanes of a and b in turn, as transpose has them in each of its rounds.
 template <int Level>
 ROOFLINE_INLINE void interleave(Vec a, Vec b, Vec& low, Vec& high) {

@@ -1,5 +1,5 @@
-// 2^f for |f| <= 0.5, minimax in relative error, and exactly 1 at 0; included by each instruction set's header. For results in elements
-// T: of degree 5 for fp32 (6.8e-8; 2.2e-7 evaluated in fp32), of degree 4 for 16 bits (2.8e-6, a hundredth of fp16's rounding).
+// 2^f for |f| <= 0.5, minimax in relative error, and exactly 1 at 0; included by each instruction set's header. For results in
+// elements T: of degree 5 for fp32 (6.8e-8; 2.2e-7 evaluated in fp32), of degree 4 for 16 bits (2.8e-6, a hundredth of fp16's rounding).
 template <class T>
 constexpr float kExp2[5] = {1.0f, 0.693124115f, 0.240241036f, 0.0559068769f, 0.00958270021f};
 template <>
