@@ -38,7 +38,7 @@ def test_never() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["softmax", "--machine", "H100"], "its FLOPs grow in proportion while bytes stay the same"),
+        (["softmax", "--machine", "H100"], "FLOPs grow in proportion to none of rows, tokens, batch, seq_q while bytes stay"),
         (["ffn", "--machine", "H100", "--over", "heads"], "ffn has no field 'heads'; it has batch"),
         (["bmm", "--machine", "H100", "--over", "batch"], "bmm: no growth over batch: its FLOPs and bytes must be a constant"),
         (["ffn", "--machine", "H1"], "no datasheet of 'H1'"),

@@ -108,5 +108,5 @@ def crossover(
         ridge = machine_roofs(machine, problem, level=level).ridge_flops_per_byte
         return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=name)
     way = f"`roofline predict {problem.name}` tells the bound of one size"
-    fault = f"with none of {', '.join(SHARING)} do its FLOPs grow in proportion while bytes stay the same"
+    fault = f"its FLOPs grow in proportion to none of {', '.join(SHARING)} while bytes stay the same"
     raise Error(f"{problem.name}: {fault}; {way}")

@@ -40,7 +40,7 @@ union RooflineLanes {
   return x.vector;
 }
 
-// Of numbers T.
+// Numbers of type T where the mask has a bit, else 0.
 template <class T>
 [[gnu::always_inline]] static inline simde__m512i roofline_maskz_loadu(uint64_t mask, const void* p) {
   union { T lane[64 / sizeof(T)]; simde__m512i vector; } x = {};

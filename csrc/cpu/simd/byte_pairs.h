@@ -55,7 +55,7 @@ ROOFLINE_INLINE void widen_64(__m512i x, const BytesOfBf16& tables, Vec& first, 
   };
   const __m512i low = look_up(tables.low);
   __m512i high = look_up(tables.high);
-#if !defined(ROOFLINE_SIMDE)
+#if !defined(ROOFLINE_SIMDE)  // the emulation has no such instruction
   if constexpr (Crowded)
     asm("vpternlogd $0xF8, %2%{1to16%}, %1, %0" : "+v"(high) : "v"(x), "m"(kSigns));  // high | (x & signs)
   else

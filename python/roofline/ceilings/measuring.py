@@ -340,7 +340,9 @@ def measure_machine(
     opened = open_device(device, threads)
     if arena_bytes is not None:
         opened.limit_arena(arena_bytes)
-    depth = require_one_of("depth", depth or (DEPTHS[0] if quick else DEPTHS[2] if thorough else DEPTHS[1]), POLICIES)
+    if depth is None:
+        depth = DEPTHS[0] if quick else DEPTHS[2] if thorough else DEPTHS[1]
+    require_one_of("depth", depth, POLICIES)
     rules = policy or POLICIES[depth]
     options = {"depth": depth, "threads": opened.threads, "policy": rules.to_dict()}
     run = _Run(opened, depth, rules, options, Kept(out, unfinished, options, opened, force))
