@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import roofline
-from roofline import Attention, Error, Ffn, Machine, Matmul, QuantizedMatmul, crossover, place
+from roofline import Attention, Error, Ffn, GroupedMatmul, Machine, Matmul, QuantizedMatmul, crossover, place
 
 A100 = 312e12 / 2039e9  # FLOP/byte
 
@@ -19,14 +19,25 @@ def test_a_product_worked_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    "problem", [Ffn(seq_q=1, dtype="bf16"), Attention(seq_q=1, seq_kv=4096, dtype="bf16"), QuantizedMatmul(dtype="bf16")]
-)
+    "problem", [Ffn(seq_q=1, dtype="bf16"), Attention(seq_q=1, seq_kv=4096, dtype="bf16"), QuantizedMatmul(dtype="bf16"),
+                GroupedMatmul(dtype="bf16", d_model=4096, d_ff=1024)],
+)  # fmt: skip
 def test_below_it_is_memory_bound_and_above_it_compute_bound(problem: roofline.operators.Operator) -> None:
     machine = Machine.from_datasheet("H100")
     met = crossover(machine, problem)
     assert met.batch is not None
     below, above = (place(problem.replace(**{met.over: size}), machine).bound for size in (int(met.batch), int(met.batch) + 1))
     assert (below, above) == ("HBM", "compute")
+
+
+def test_experts_whose_weights_are_read_once_they_have_a_token() -> None:
+    # Each of 64 experts multiplies tokens / 8 rows by 3 · 4096 · 1024 weights in bf16. So the ridge of 295 FLOP/byte is met at some
+    # 295 rows, and at a few more because a token is read and written.
+    many = GroupedMatmul(experts=64, experts_per_token=8, d_model=4096, d_ff=1024, activation="swiglu", dtype="bf16")
+    met = crossover("H100", many)
+    weights, ridge = 64 * 3 * 4096 * 1024 * 2, 989.5e12 / 3.35e12
+    by_hand = ridge * weights / (8 * 2 * 3 * 4096 * 1024 - ridge * 2 * 2 * 4096)
+    assert met.over == "tokens" and met.batch == pytest.approx(by_hand, rel=2e-3)
 
 
 def test_never() -> None:
@@ -38,7 +49,7 @@ def test_never() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["softmax", "--machine", "H100"], "FLOPs grow in proportion to none of rows, tokens, batch, seq_q while bytes stay"),
+        (["softmax", "--machine", "H100"], "softmax: its FLOPs per byte grow with none of rows, tokens, batch, seq_q; `roofline"),
         (["ffn", "--machine", "H100", "--over", "heads"], "ffn has no field 'heads'; it has batch"),
         (["bmm", "--machine", "H100", "--over", "batch"], "bmm: no growth over batch: its FLOPs and bytes must be a constant"),
         (["ffn", "--machine", "H1"], "no datasheet of 'H1'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from ._repr import Parts, Row, Shown
 from .errors import Error
 from .machine import Given, machine_of
 from .model import machine_roofs
-from .operators import Growth, Operator, growth, operator_named, problem_of
+from .operators import Growth, Operator, count, growth, operator_named, problem_of
 from .units import fmt_number
 from .words import arguments_checked, hint
 
@@ -62,6 +63,32 @@ def crossing(*, flops_each: float, bytes_each: float, bytes_once: float, ridge: 
 
 
 SHARING = ("rows", "tokens", "batch", "seq_q")  # fields of which all read the same weights, keys or values
+ENDLESS = 1 << 40
+
+
+def _crossing(problem: Operator, over: str, ridge: float) -> Crossing:
+    """Computed where counts grow linearly, else searched: more tokens touch more experts, whose weights are then read.
+
+    Raises:
+        Error: where the intensity does not grow.
+    """
+    try:
+        grown = growth(problem, over)
+        return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=over)
+    except Error:
+
+        def intensity(size: int) -> float:
+            counts = count(problem.replace(**{over: size}))
+            return counts.flops / counts.bytes
+
+        limit = intensity(ENDLESS)
+        if limit <= 1.01 * intensity(1):
+            raise
+        if limit <= ridge:
+            return Crossing(batch=None, limit=limit, ridge=ridge, over=over)
+        below = bisect.bisect_left(range(1, ENDLESS), ridge, key=intensity)
+        low, high = intensity(max(below, 1)), intensity(below + 1)
+        return Crossing(batch=below + (ridge - low) / (high - low) if below else 0.0, limit=limit, ridge=ridge, over=over)
 
 
 def growing(problem: Operator | type[Operator] | str, fields: Mapping[str, Any], over: str = "") -> Operator:
@@ -84,29 +111,28 @@ def crossover(
     Args:
         machine: an object or words, as in `roofline.predict`.
         problem: likewise; an operator by its name is a decode step (seq_q 1) unless seq_q is given.
-        over: the field that grows; "" is the first of SHARING with which its FLOPs grow while bytes are shared.
+        over: the field that grows; "" is the first of SHARING with which its FLOPs per byte grow.
         level: of the operands (None: the slowest).
 
     Raises:
         Error: where no field does, and naming a ceiling that is missing.
     """
     machine, problem = machine_of(machine), growing(problem, fields, over)
-    known = problem.field_names()
+    known, ridge = problem.field_names(), machine_roofs(machine, problem, level=level).ridge_flops_per_byte
     for name in (over,) if over else SHARING:
         if name not in known:
             if over:
                 raise Error(f"{problem.name} has no field {over!r:.80}{hint(over, known)}; it has {', '.join(known)}")
             continue
         try:
-            grown = growth(problem, name)
+            found = _crossing(problem, name, ridge)
         except Error:
             if over:
                 raise
             continue
         if name in problem.expand(fields):
             raise Error(f"{problem.name}: {name} is the field that grows: leave it out, or let another one grow with over=")
-        ridge = machine_roofs(machine, problem, level=level).ridge_flops_per_byte
-        return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=name)
+        return found
     way = f"`roofline predict {problem.name}` tells the bound of one size"
-    fault = f"its FLOPs grow in proportion to none of {', '.join(SHARING)} while bytes stay the same"
+    fault = f"its FLOPs per byte grow with none of {', '.join(SHARING)}"
     raise Error(f"{problem.name}: {fault}; {way}")
