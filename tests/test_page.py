@@ -247,7 +247,7 @@ def test_hover_says_what_a_point_is(browser: Any, opened: Callable[..., Any]) ->
 
     points = browser.find_elements("css selector", "#chart .scatterlayer .points path.point")
     assert len(points) == sum(m.time_s is not None for m in results())
-    opened("arguments[0].scrollIntoView({block: 'center'})", points[0])
+    opened("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", points[0])
     ActionChains(browser).move_to_element(points[0]).perform()
     lines = opened("return [...document.querySelectorAll('#chart .hoverlayer tspan')].map(e => e.textContent).join('; ')")
     for word in (
