@@ -32,9 +32,10 @@ Make = Callable[..., Any]
 
 
 @pytest.fixture
-def fake(parts: dict[str, ModuleType], tmp_path: Path) -> Iterator[Make]:
-    """Makes a rival that behaves in one way; they write what they do to tmp_path / "log"."""
+def fake(parts: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes a rival that behaves in one way; they write what they do to tmp_path / "log". All their turns are quiet."""
     made = []
+    monkeypatch.setattr(parts["driving"], "watched", lambda work, own_s: (work(), {}, True))
 
     def make(how: str, name: str = "") -> Any:
         command = [sys.executable, "-B", str(RIVAL), how, str(tmp_path / "log")]
@@ -70,6 +71,19 @@ def test_turns_alternate(parts: dict[str, ModuleType], fake: Make, tmp_path: Pat
     blocks = [who for i, who in enumerate(seen) if i == 0 or seen[i - 1] != who]
     first = ["ours", "one", "prints"]
     assert blocks == [*first, "ours", "one", "ours", "prints", "one", "ours", "prints", "ours", "one", "ours", "prints"]
+
+
+@pytest.mark.parametrize(("loud", "turns"), [(1, 4), (9, 6)])
+def test_turns_that_other_load_disturbs_are_repeated_up_to_twice(
+    parts: dict[str, ModuleType], fake: Make, monkeypatch: pytest.MonkeyPatch, loud: int, turns: int
+) -> None:
+    drive, began = driver(parts, fake("ours"), fake("one")), iter(range(100))
+    first = 2  # a turn of each side that chooses, before the rounds
+    monkeypatch.setattr(
+        parts["driving"], "watched", lambda work, own_s: (work(), {}, not first <= next(began) < first + 2 * loud)
+    )
+    pairs = drive.compare(point(parts), {})["pairs"]
+    assert [parts["judging"].quiet(pair) for pair in pairs] == ([False] * loud + [True] * 3)[:turns]
 
 
 def test_cold_calls_are_swept_on_both_sides(parts: dict[str, ModuleType], fake: Make, tmp_path: Path) -> None:
@@ -201,7 +215,9 @@ def test_verdicts(parts: dict[str, ModuleType]) -> None:
     assert (found.verdict, found.ratio, found.rounds) == ("faster", 2.0, 3)
     found = judged(made_row([1.0] * 5, {"a": [2.0] * 5}, busy=3))
     assert found.verdict == "not judged: other load in 3 of 5 turns" and found.ratio == 2.0
-    assert judged(made_row([1.0] * 5, {"a": [2.0] * 5}, after=1.2)).verdict == "not judged: our ceiling moved by 33 %"
+    # Where the ceilings moved, neighbouring turns still met one machine: the ratio stands, and the share of the roof is not known.
+    found = judged(made_row([1.0] * 5, {"a": [2.0] * 5}, after=1.2))
+    assert (found.verdict, found.ratio, found.share) == ("faster", 2.0, None)
     assert judged(made_row([0.5] * 5, {"a": [2.0] * 5})).verdict == "not judged: ours is at 180 % of its roof"
     assert judged(made_row([1.0] * 5, {}, rivals={"a": {"reason": "not installed"}})).verdict == "no rival: a: not installed"
     assert judged(made_row([1.0] * 5, {"a": [2.0] * 5}, reason="no kernel of ours: x")).verdict == "no kernel of ours: x"
@@ -335,7 +351,7 @@ def test_a_run_against_numpy(
     rows = {row["name"]: row for row in found["rows"]}
     warm = rows["softmax fp32, warm"]
     assert warm["ours"]["variant"] == roofline.Softmax(rows=32, columns=100).default_variant("cpu")
-    assert warm["rivals"]["NumPy"]["beyond"] <= 1 and len(warm["pairs"]) == 3 and warm["judged"]["ratio"] > 0
+    assert warm["rivals"]["NumPy"]["beyond"] <= 1 and 3 <= len(warm["pairs"]) <= 6 and warm["judged"]["ratio"] > 0
     assert rows["ffn fp64, cold"]["judged"]["verdict"].startswith("no kernel of ours: ffn: dtype must be one of")
     assert str(tmp_path) not in text and str(SCRIPT.parent) not in text and sys.executable not in text
     assert "softmax fp32, warm" in (tmp_path / "out" / "compare.md").read_text()

@@ -158,10 +158,12 @@ class Driver:
         return {"samples_s": samples, "load": load, "quiet": quiet}
 
     def rounds(self, rivals: Sequence[Rival], point: Point, row: dict[str, Any]) -> None:
-        """Ours and a rival in turn, one rival after the other, first and second changing from round to round."""
-        able = list(rivals)
-        for number in range(self.turns):
-            for rival in list(able):
+        """Ours and a rival in turn, one rival after the other, first and second changing from round to round. A rival takes more
+        turns for those that other load disturbed, twice as many at most.
+        """
+        able, calm = list(rivals), dict.fromkeys((rival.name for rival in rivals), 0)
+        for number in range(2 * self.turns):
+            for rival in [one for one in able if calm[one.name] < self.turns]:
                 order = (self.ours, rival) if number % 2 == 0 else (rival, self.ours)
                 took: dict[str, Any] = {}
                 for side in order:
@@ -175,3 +177,4 @@ class Driver:
                         break
                 else:
                     row["pairs"].append({"rival": rival.name, **took})
+                    calm[rival.name] += took["ours"]["quiet"] and took["theirs"]["quiet"]

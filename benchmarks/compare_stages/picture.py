@@ -8,17 +8,18 @@ from roofline.plot import save_panels
 from roofline.plot.charts import Chart, series_lines
 from roofline.units import fmt_number
 
-from .judging import disturbed, judged, ours_s, roof_s, times
+from .judging import ROOF_MOVED, disturbed, judged, moved, ours_s, roof_s, times
 
 Row = Mapping[str, Any]
 Lines = dict[str, list[tuple[float, float, bool]]]
 
 
 def _points(rows: Sequence[Row]) -> Lines:
-    """FLOP/s over the batch by what ran, and whether the point was judged."""
+    """FLOP/s over the batch by what ran, and whether the machine was the same meanwhile."""
     lines: Lines = {}
     for row in rows:
-        batch, flops, calm = float(row["problem"]["batch"]), float(row["ours"]["flops"]), not disturbed(row)
+        batch, flops = float(row["problem"]["batch"]), float(row["ours"]["flops"])
+        calm = not disturbed(row) and moved(row) <= ROOF_MOVED
         lines.setdefault("roofline", []).append((batch, flops / roof_s(row), calm))
         if own := ours_s(row):
             lines.setdefault("ours", []).append((batch, flops / own, calm))

@@ -6,7 +6,7 @@ from typing import Any
 from roofline._repr import github_table
 from roofline.units import fmt_bytes, fmt_number, fmt_percent, fmt_si
 
-from .judging import Verdict, judged, times
+from .judging import Verdict, judged, moved, times
 
 HEADERS = (
     "problem", "ours", "time", "of its roof", "best rival", "its time", "its time / ours [95 %]", "verdict",
@@ -33,6 +33,8 @@ def cells(row: Mapping[str, Any], verdict: Verdict) -> list[str]:
     short, _, reason = verdict.verdict.partition(": ") if verdict.ratio is None else (verdict.verdict, "", "")
     ours_s, theirs_s = (fmt_si(seconds, "s") if seconds else "" for seconds in (verdict.ours_s, verdict.theirs_s))
     share = fmt_percent(verdict.share) if verdict.share else ""
+    if not share and verdict.ours_s and "after" in row.get("roofs", {}):
+        share = f"moved by {fmt_percent(moved(row), 2)}"
     best = label(verdict.rival, rivals[verdict.rival]) if verdict.rival else ""
     ran = row.get("ours", {}).get("implementation", "")
     return [row["name"], ran, ours_s, share, best, theirs_s, ratio, short, "; ".join([reason] if reason else others)]
@@ -66,7 +68,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str
         f"Before every call of a cold point each side writes {fmt_bytes(about['sweep_bytes'])} with its own threads, and for 0.1 s "
         "before a turn; warm operands stay where the last call left them. All sides are called from Python, one process each, on "
         "the same data, with constant weights that were packed before. Ratios above 1: ours is the faster. Roofs are measured "
-        "around the turns of each point.",
+        "around the turns of each point; one that moved is a machine that was not the same before and after.",
         "",
         *(f"- {described(name, seen)}" for name, seen in about["rivals"].items()),
         "",
