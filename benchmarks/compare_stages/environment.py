@@ -15,7 +15,7 @@ BENCHMARKS = Path(__file__).resolve().parent.parent
 COMPILERS = ("g++", "c++", "clang++")
 # Memory that is freed stays with the process and lies in huge pages: allocating a result anew each call costs them least so.
 TUNABLES = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776"
-# Of ours: what NumPy's BLAS would be told by it. Of the user: where other packages lie.
+# What NumPy's BLAS would be told by our variables, and where the user's other packages lie.
 DROPPED = (
     "PYTHONPATH", "PYTHONHOME", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY",
 )  # fmt: skip

@@ -60,7 +60,7 @@ def brief(error: BaseException) -> str:
 
 
 def seconds(side: Side, calls: int = 1) -> float:
-    """Of one call; the clock is read around so many."""
+    """Seconds of one call; the clock is read around so many."""
     begin = time.perf_counter()
     for _ in range(calls):
         side.call()

@@ -49,7 +49,7 @@ def described(name: str, about: Mapping[str, Any]) -> str:
 
 
 def summary_of(verdicts: Sequence[Verdict]) -> str:
-    """Of the judged points, and how many the others are."""
+    """How many points are judged in each way, and how many are not."""
     counts = {word: sum(v.verdict.startswith(word) for v in verdicts) for word in ("faster", "slower", "undecided", "not judged")}
     rest = len(verdicts) - sum(counts.values())
     return ", ".join(f"{count} {word}" for word, count in counts.items()) + f", {rest} without a comparison."

@@ -39,7 +39,7 @@ def tests(run: Run) -> dict[str, Any]:
 
 
 def failures(printed: str) -> list[str]:
-    """Of what pytest printed: its summary's lines, or where it was ended before, those of its progress."""
+    """Lines of pytest's summary that name failures; where it was ended before, those of its progress."""
     told = re.findall(r"^(?:FAILED|ERROR) .*", printed, re.MULTILINE)
     spread = re.findall(r"^\[gw\d+\] \[ *\d+%\] (?:FAILED|ERROR) (.*)", printed, re.MULTILINE)
     return told or spread or re.findall(r"^(tests/.*) (?:FAILED|ERROR) +\[", printed, re.MULTILINE)

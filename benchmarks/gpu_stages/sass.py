@@ -122,7 +122,7 @@ class Code:
         return max(inner, key=lambda loop: loop[1] - loop[0], default=None)
 
     def share(self, name: str) -> float | None:
-        """Of a class in the longest innermost loop; None without a loop."""
+        """The share of a class in the longest innermost loop; None without a loop."""
         loop = self.longest_loop()
         if loop is None:
             return None

@@ -25,7 +25,7 @@ void drop(Struct* managed) {
   delete static_cast<Given<Struct>*>(managed->context);
 }
 
-// Of a capsule that nobody has taken.
+// Frees a capsule that nobody has taken.
 template <class Struct>
 void destroy(PyObject* capsule) {
   const char* name = std::is_same_v<Struct, Versioned> ? kVersionedName : kName;

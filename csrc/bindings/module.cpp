@@ -57,7 +57,7 @@ struct BoundKernel {
     return all;
   }
 
-  // Of a queue, for one launch of a step, or of all.
+  // Entries of a queue for one launch of a step, or of all.
   std::int64_t entries(int step) const {
     std::int64_t all = 0;
     for (std::size_t i = 0; i < bound.steps.size(); ++i)

@@ -37,11 +37,11 @@ static_assert(in_order(kDTypes, std::size(kDTypes)) && std::size(kDTypes) == sta
 
 constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }
 constexpr std::int64_t bits(DType dtype) { return info(dtype).bits; }
-// Of a dense run of elements, rounded up to whole bytes.
+// A dense run of elements, rounded up to whole bytes.
 constexpr std::int64_t size_bytes(DType dtype, std::int64_t elements) {
   return elements / 8 * bits(dtype) + (elements % 8 * bits(dtype) + 7) / 8;
 }
-// Of one element that has whole bytes.
+// One element that has whole bytes.
 constexpr std::int64_t size_bytes(DType dtype) {
   return bits(dtype) < 8 ? throw Error("elements of 4 bits have no size in bytes") : bits(dtype) / 8;
 }

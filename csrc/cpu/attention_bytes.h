@@ -182,8 +182,8 @@ struct ByteProducts : InPlaceProducts<Int8> {
     }
   }
 
-  // Of every 64 columns those of chunk.out are in the order in which bytes are interleaved: four vectors hold four columns each of
-  // every sixteen.
+  // Every 64 columns of chunk.out are in the order in which bytes are interleaved: four vectors hold four columns each of every
+  // sixteen.
   template <int Vectors>
   static void values(const Chunk& chunk, const Keys& keys, float* p) {
     const AttentionBlock& block = *keys.block;

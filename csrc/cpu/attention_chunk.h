@@ -59,7 +59,7 @@ alignas(64) constexpr Number kZeros[kWidth] = {};
 template <int Vectors>
 constexpr Index kPitch = Vectors * kLanes + (Vectors * sizeof(Vec) > 64 ? kLine : 0);
 
-// Of the vectors from First on.
+// Scores of the vectors from First on.
 template <class Products, int Vectors, int First, bool Grow>
 struct ScoreTiles {
   static constexpr int kChunk = Vectors * kLanes;

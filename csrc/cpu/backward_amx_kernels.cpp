@@ -12,7 +12,7 @@ namespace {
 constexpr Index kStep = kPairedRows;  // rows and columns of two tiles, and numbers that one step of a product adds up
 constexpr Index kQueries = 128, kSteps = kQueries / kStep;
 
-// Of rows of so many words: a line more, so that the rows of a tile do not meet in few sets of the first cache.
+// The pitch of rows of so many words: a line more, so that the rows of a tile do not meet in few sets of the first cache.
 constexpr Index padded(Index words) { return words + kTile; }
 
 // What a thread works in, from `base` on; rows are padded. Null: how many floats that takes.

@@ -65,7 +65,7 @@ struct DecodeKernels {
   // Columns of a key at most where a vector holds four queries: keys that are widened for these take half of the smallest L1.
   static constexpr int kQuadColumns = 256;
 
-  // to[rows, words of columns], a row every `pitch`, = from[rows, columns]. Of fp64 the first alone.
+  // to[rows, words of columns], a row every `pitch`, = from[rows, columns]. In fp64 only the first.
   void (*take[kElements])(const void* from, std::int64_t rows, std::int64_t columns, Number* to, std::int64_t pitch);
   void (*attend[Cached::elements])(const DecodePart<Number>&);
   void (*combine[kElements])(const DecodeParts<Number>&);

@@ -212,7 +212,7 @@ ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, In
 #pragma GCC unroll 8
       for (int z = 0; z < kVectors; ++z) put(out + r * head_dim + d + z * kLanes, lanes(z, 1), acc[r][z]);
   };
-  // Of few keys one row is read line by line, in turn: bound by memory, that order is the quicker one.
+  // Where keys are few one row is read line by line, in turn: bound by memory, that order is the quicker one.
   constexpr int kBytes = kLanes * sizeof(Element), kLine = kBytes < 32 ? 4 : kBytes < 64 ? 2 : 1;
   constexpr int kMost = Keys == 0 ? (Rows == 1 ? 8 : 16 / Rows) : Rows == 1 && Reading ? kLine : (kManyRegisters ? 8 : 4) / Rows;
   Index d = 0;

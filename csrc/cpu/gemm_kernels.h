@@ -50,7 +50,7 @@ struct GemmPartOf {
   bool near = false;  // of `block` by tiles: a and b are in the second cache
   bool as_stored = false;  // of `block`: each tile converts strips whose words have 2 bytes; else many rows read them widened once
   Streams streams = {};  // of `few`
-  // Of `block`: where sums end, [rows, columns] in bf16 or fp16, rows to_stride apart; c then holds those of several blocks of inner,
+  // Where sums of `block` end, [rows, columns] in bf16 or fp16, rows to_stride apart; c then holds those of several blocks of inner,
   // unless GemmKernels::own_sums.
   void* to = nullptr;
   std::int64_t to_stride = 0;

@@ -45,7 +45,7 @@ struct Floats {
 };
 
 #if !defined(ROOFLINE_DOUBLES)
-// Of words of two 16-bit numbers. Exact.
+// Sums of words of two 16-bit numbers. Exact.
 struct Integers {
   static constexpr bool kBegun = false;
   using Of = float;

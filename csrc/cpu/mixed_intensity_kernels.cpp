@@ -61,7 +61,7 @@ template <class T, class X, int Size>
   return total;
 }
 
-// One range. Of each `Every` lines the first is computed on. Known: the number of multiply-adds; 0: that of the range.
+// One range. The first of each `Every` lines is computed on. Known: the number of multiply-adds; 0: that of the range.
 template <class T, int Known, int Every>
 double walk(const MixedRange& range) {
   constexpr std::int64_t kWidth = sizeof(V<T>) / sizeof(T);

@@ -32,7 +32,7 @@ constexpr Exchanges sorting(int n, int ordered) {
           if ((i + j) / (2 * p) == (i + j + k) / (2 * p)) all.add(i + j, i + j + k);
   return all;
 }
-// Of n numbers that rise and then fall, or fall and then rise.
+// For n numbers that rise and then fall, or fall and then rise.
 constexpr Exchanges sorting_bitonic(int n) {
   Exchanges all = {};
   for (int k = n / 2; k > 0; k /= 2)

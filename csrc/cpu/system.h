@@ -30,7 +30,7 @@ std::string cpuinfo(const std::string& key, const std::string& root = "");      
 // The caches of the CPUs in use; L1 and L2 are the first CPU's. Read from sysfs, else from sysconf, else the defaults.
 Caches find_caches(const std::vector<int>& cpus, const std::string& root = "");
 
-// Of the control groups this process is in, the smallest over all ancestors; version 1 and 2. Infinity, or INT64_MAX: no limit.
+// The smallest over all ancestors of the control groups this process is in; version 1 and 2. Infinity, or INT64_MAX: no limit.
 double cgroup_cpus(const std::string& root = "");                // CPUs' worth of the quota
 std::int64_t cgroup_memory_bytes(const std::string& root = "");  // limit
 std::int64_t cgroup_free_bytes(const std::string& root = "");    // limit less what is used and cannot be dropped

@@ -337,7 +337,7 @@ double Device::run_batch(const Batch& batch) {
       continue;
     }
     // The host got stuck while it filled the queue, so this chunk holds gaps. Queue less; where even one launch is too much (a
-    // launch that waits), do without. Of kernels of ours only the second time: one that was not loaded waits once.
+    // launch that waits), do without. For our own kernels do so only the second time: one that was not loaded waits once.
     ++gate_timeouts_;
     chunk = std::max<std::int64_t>(1, count / 4);
     if (foreign) {

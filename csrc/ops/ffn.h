@@ -26,7 +26,7 @@ struct Ffn {
   const void* w_down = nullptr;  // [d_ff, d_model], constant
   void* out = nullptr;           // [batch, seq_q, d_model]; of int8 fp32
 
-  // Of int8, constant and in fp32.
+  // For int8, constant and in fp32.
   const float* x_scale = nullptr;       // [1]
   const float* w_up_scale = nullptr;    // [d_ff]
   const float* w_gate_scale = nullptr;  // [d_ff]; swiglu only

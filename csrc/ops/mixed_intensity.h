@@ -1,7 +1,7 @@
 // mixed_intensity: one read of an array with a chosen number of multiply-adds per element, the kernel behind a measured roofline.
 //
 // For each element x of the lines that are computed on: y = x, then multiply_adds - 1 times y <- y + y alpha, then sum += y gamma.
-// Of every `every` lines of 64 bytes the first is computed on and the others are only loaded. alpha and gamma reach the kernels at
+// The first of every `every` lines of 64 bytes is computed on and the others are only loaded. alpha and gamma reach the kernels at
 // run time. y shrinks by 2^-9 a step: every step shows in the sum, and the largest number of them leaves y far from denormal.
 #pragma once
 

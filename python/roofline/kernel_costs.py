@@ -174,7 +174,7 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str, *, planned: 
 
     Ten numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
     the variant first, from there of those with rows aligned alike, of those in the problem's dtype, and of those with as few rows
-    (`kind_of`). Of a batch of problems (`Operator.many`) its numbers are arrays.
+    (`kind_of`). For a batch of problems (`Operator.many`) its numbers are arrays.
     """
     timed = _timed(_Same(machine.kernels), problem.name, variant, planned)
     if not timed.rows:

@@ -123,7 +123,7 @@ ROOFLINE_INLINE Vec exp2_or_zero(Vec x) {
 #endif
 
 // The minimum of positive numbers, of their bits, which have the same order: Zen 4 does two in a cycle, or one beside a maximum,
-// and else one minimum or maximum. Of a negative and a positive number it gives the negative one.
+// and else one minimum or maximum. For a negative and a positive number it gives the negative one.
 #if defined(ROOFLINE_MIN_POSITIVE)
 constexpr bool kMinPositive = true;
 #else

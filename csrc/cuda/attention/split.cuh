@@ -1,7 +1,7 @@
 // The body of split_kv attention: few queries over many keys, bound by reading K and V.
 //
 // All steps over the keys of all units (a KV head of a batch entry with a shape's rows of its queries) stand in one line, and each
-// block takes an equal share (KvSplit). Of a step each warp takes its own keys: it copies them into a ring of its own
+// block takes an equal share (KvSplit). Each warp takes its own keys of a step: it copies them into a ring of its own
 // (SplitRing), slots - 1 items ahead and across units, and waits for nobody until a unit ends. What it does with them is the
 // arithmetic's (SplitMma, SplitFma). At a unit's end the warps add up through shared memory. A unit that several blocks share goes
 // to memory in parts, and the last block to arrive adds them up; the counter it used is then 0 again.

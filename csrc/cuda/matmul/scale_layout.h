@@ -7,7 +7,7 @@
 
 namespace roofline::cuda {
 
-// Of 8 bits: tiles of 128 rows by 4 blocks along inner, in 512 bytes. Sixteen bytes hold the four blocks of rows r, r + 32, r + 64
+// 8-bit scales: tiles of 128 rows by 4 blocks along inner, in 512 bytes. Sixteen bytes hold the four blocks of rows r, r + 32, r + 64
 // and r + 96. Tiles follow each other along inner first. What is past the last row or block is zero.
 constexpr std::int64_t kScaleTileRows = 128, kScaleTileBlocks = 4, kScaleTileBytes = kScaleTileRows * kScaleTileBlocks;
 
@@ -16,7 +16,7 @@ ROOFLINE_HOST_DEVICE constexpr std::int64_t tiled_scale_bytes(std::int64_t rows,
   return ((rows - 1) / kScaleTileRows + 1) * tiles_across(blocks) * kScaleTileBytes;
 }
 
-// Of 128 x 128 numbers in fp32: for each 128 columns the scales along inner, padded with zeros to a multiple of four.
+// Scales of 128 x 128 numbers in fp32: for each 128 columns the scales along inner, padded with zeros to a multiple of four.
 ROOFLINE_HOST_DEVICE constexpr std::int64_t square_scale_pitch(std::int64_t blocks) { return (blocks + 3) / 4 * 4; }
 
 }  // namespace roofline::cuda

@@ -11,7 +11,7 @@ namespace {
 
 using ops::PointerChase;
 
-// Of what shared memory can be, most lies in one array with L1: a set within it stays, beside the little that the kernel needs.
+// Most of what shared memory can be lies in one array with L1: a set within it stays, beside the little that the kernel needs.
 bool fits_l1(const PointerChase& problem, const Device& device) {
   return problem.size_bytes() <= device.properties().shared_bytes_per_sm;
 }

@@ -1,8 +1,8 @@
 // Routers of a mixture of experts, topk_softmax and topk_sigmoid: the largest few scores of each token, on a tie the lowest expert.
 //
 // listed: up to kListed experts of up to 32 * kMostValues. A few lanes share a token; each finds the largest of its own experts by
-//         networks of minima and maxima, and lists of the lanes are merged likewise: next to no step depends on the data. Of many
-//         experts it is groups of neighbours with the largest maxima that are found so first, then the chosen among those.
+//         networks of minima and maxima, and lists of the lanes are merged likewise: next to no step depends on the data. Where
+//         experts are many, groups of neighbours with the largest maxima are found so first, then the chosen among those.
 // picked: any number of any number of experts. One warp per token, by successive maxima.
 #pragma once
 

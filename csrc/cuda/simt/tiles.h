@@ -25,8 +25,8 @@ ROOFLINE_HOST_DEVICE constexpr int swizzled(int row, int chunk) {
   return (row * RowChunks + (RowChunks == 4 ? chunk ^ (row / 2 % 4) : chunk ^ (row % 8))) * kChunkBytes;
 }
 
-// Of row + 8 * rows8 and chunk + 2 * steps, from what swizzled gave for row and chunk, 0 or 1, with one exclusive or: what a lane
-// computes as it walks through a tile of 8 and more chunks to a row.
+// The place of row + 8 * rows8 and chunk + 2 * steps, by one exclusive or from what swizzled gave for row and chunk, 0 or 1: a lane
+// computes it as it walks through a tile of 8 and more chunks to a row.
 template <int RowChunks>
 ROOFLINE_HOST_DEVICE constexpr int swizzled_from(int start, int rows8, int steps) {
   static_assert(RowChunks % 8 == 0, "rows of whole 128 bytes");

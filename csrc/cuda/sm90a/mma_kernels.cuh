@@ -31,7 +31,7 @@ ROOFLINE_DEVICE void mma_warpgroups(const MmaWork& work) {
   const std::uint64_t a[2] = {row_descriptor(shared_address(first)), row_descriptor(shared_address(first + kWgmmaABytes))};
   const std::uint64_t b = row_descriptor(shared_address(first + 2 * kWgmmaABytes));
   for (std::int64_t next = block() * kWarpgroups; next < work.tiles; next += work.blocks * kWarpgroups) {
-    // Of an odd number the last tile is computed twice, so that both warpgroups meet at every barrier.
+    // The last tile of an odd number is computed twice, so that both warpgroups meet at every barrier.
     const std::int64_t tile = next + warpgroup < work.tiles ? next + warpgroup : work.tiles - 1;
     synchronize();  // nobody reads the tile before
     for (int sign = 0; sign < 2; ++sign)

@@ -115,7 +115,7 @@ def _with_operations(made: Ceiling) -> Ceiling:
 
 
 def better(one: Ceiling, other: Ceiling) -> Ceiling:
-    """Of two measurements of one ceiling the undisturbed one, else the better: other load never helps."""
+    """The undisturbed one of two measurements of one ceiling, else the better: other load never helps."""
     if (one.status == "ok") != (other.status == "ok"):
         return one if one.status == "ok" else other
     return max(one, other, key=lambda c: -c.value if c.kind == "latency" else c.value)

@@ -20,7 +20,7 @@ def notebook_decode(*, batch: int, seq_kv: int, d_model: int = 4096, layers: int
     projection = _product(batch, d_model, d_model)
     cached = Attention(batch=batch, heads=heads, seq_q=1, seq_kv=seq_kv, head_dim=d_model // heads, dtype="fp16")
     ffn = count(_product(batch, d_model, 4 * d_model), _product(batch, 4 * d_model, d_model), tensors=("b",))
-    # Of attention's three vectors two are its own query and result.
+    # Two of attention's three vectors are its own query and result.
     vectors = 4 * count(projection, tensors=("a",)).bytes
     layer = 4 * count(projection) + count(cached, products_only=True) + ffn + Counts(bytes=vectors)
     return layers * layer

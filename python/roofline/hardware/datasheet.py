@@ -119,7 +119,7 @@ class Datasheet:
         return math.prod(values) if len(values) == len(factors) else None
 
     def peaks(self) -> tuple[Peak, ...]:
-        """Dense FLOP/s. Of CPUs: cores x FLOP per cycle x boost clock, which all cores together need not hold.
+        """Dense FLOP/s; a CPU's are cores x FLOP per cycle x boost clock, which all cores together need not hold.
 
         A product is verified where all its factors are. Empty where a factor is not stated.
         """

@@ -288,8 +288,8 @@ class Machine(Shown):
         """What a vendor states about a device: `Machine.from_datasheet("H100 SXM")`.
 
         name: of a file in `roofline/hardware` or of the user's (see `hardware.datasheets`), an alias included. Peaks are dense.
-        Ceilings have the source "datasheet" and one sample; one that is not verified has a reason, and its label says so. Of two
-        bandwidths the datasheet's is the roof; the driver's is in the facts. Raises Error for an ambiguous or unknown name.
+        Ceilings have the source "datasheet" and one sample; one that is not verified has a reason, and its label says so. The
+        datasheet's bandwidth is the roof; a driver's is in the facts. Raises Error for an ambiguous or unknown name.
         """
         require_type("a datasheet", name, str, "a name such as 'H100 SXM'")
         return cls(**parts_of(name))

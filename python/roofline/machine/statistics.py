@@ -125,5 +125,5 @@ def modes(samples: Iterable[float]) -> tuple[Mode, ...]:
     return tuple(Mode(value=float(np.median(group)), share=len(group) / len(seen), n=len(group)) for group in grouped(seen))
 
 
-# Of tuples of samples: plots and tables ask for the same ones again and again.
+# They take tuples of samples: plots and tables ask for the same ones again and again.
 summary_of, modes_of = lru_cache(maxsize=8192)(summary), lru_cache(maxsize=4096)(modes)

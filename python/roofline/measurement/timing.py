@@ -85,7 +85,7 @@ def from_rates(
     def expected(roofs: Roofs) -> Mapping[str, Any]:
         peak = roofs.compute_flops_per_s
         link = {} if roofs.link_bytes_per_s is None else {"link": roofs.link_bytes_per_s}
-        # Of multiply-adds that are no products an instruction does one operation, not two.
+        # An instruction that is no multiply-add does one operation, not two.
         other = min(peak, core_flops_per_s(prepared.device)) / 2
         rates = Rates(
             bandwidths={level: roofs.bandwidth_bytes_per_s, **link},

@@ -16,7 +16,7 @@ from .activations import ACTIVATIONS, activated, exponentials
 from .base import Case, Facts, Variant
 from .scales import Scaled
 
-# Of c, and of the sums.
+# The dtype of c, and of the sums.
 _RESULT = {
     "fp32": "fp32", "fp64": "fp64", "bf16": "fp32", "int8": "int32", "fp16": "fp32", "tf32": "fp32", "fp8_e4m3": "fp32",
     "fp8_e5m2": "fp32", "nvfp4": "fp32",

@@ -61,7 +61,7 @@ class Variant:
         """Elements that the innermost loops of the busiest of a GPU's `sms` multiprocessors go through one after another, about.
 
         Products are in blocks of BLOCK rows and columns, which the multiprocessors share evenly. Where these are fewer and sums are
-        shared, a part more of each costs about BLOCK: beyond the root of inner / BLOCK they are too many. Of a row all is one loop.
+        shared, a part more of each costs about BLOCK: beyond the root of inner / BLOCK they are too many. One row is one loop.
         """
         if products := problem.products():
             path: Any = 0

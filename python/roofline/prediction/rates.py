@@ -77,7 +77,7 @@ class Rates:
 
 
 def memory_and_rest_s(parts: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Of `Rates.parts_s`: seconds of the bytes from memory, and of all else but launches together."""
+    """Seconds of the bytes from memory, and of all else but launches together; parts: `Rates.parts_s`."""
     rest = {name: seconds for name, seconds in parts.items() if name not in (*MEMORIES, "launch")}
     return sum(parts.get(name, 0.0) for name in MEMORIES), Rates(bandwidths={}, work={}).time_s(rest)
 
@@ -120,8 +120,8 @@ def reused_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any]) -> di
 def _products(machine: Machine, problem: Operator, threads: int | None) -> tuple[Sizes, Sizes]:
     """The library's products in `problem`'s dtype: aligned squares by their edge, and narrow ones by their rows.
 
-    With the scales that `problem` has; where none were measured with these, with the dtype's usual ones, else without. Of several
-    of one size the fastest.
+    With the scales that `problem` has; where none were measured with these, with the dtype's usual ones, else without. The
+    fastest counts where several have one size.
     """
     dtype = problem.compute()[0]
     most = threads or max((c.threads for c in machine.ceilings if c.kind == "compute"), default=0)

@@ -115,7 +115,7 @@ def _power(conditions: Mapping[str, object]) -> str:
 def ceiling_table(machine: Machine) -> Table:
     """Median, its 95 % interval, n, clock, modes, and power where some device tells it.
 
-    A bimodal ceiling has no median: it would lie between the modes. Of fewer than 6 samples the interval is a range, and says so.
+    A bimodal ceiling has no median: it would lie between the modes. With fewer than 6 samples the interval is a range, and says so.
     """
     powers = ("power",) if any("power_w" in c.conditions for c in machine.ceilings) else ()
     rows = []

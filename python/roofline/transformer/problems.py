@@ -136,7 +136,7 @@ def absorbed(config: TransformerConfig, heads: int, tokens: int) -> tuple[Operat
     """MLA's way of queries into the latent space and of its result out of it, one small product per head each."""
     c, q = config, _quantized(config, "attention")
     asked = q.activations if q is not None else ""
-    # Of four-bit models too these run in fp8 (SGLang: bmm_fp8): the up-projection is taken apart and stored anew.
+    # These run in fp8 in four-bit models too (SGLang: bmm_fp8): the up-projection is taken apart and stored anew.
     narrow = asked if asked.startswith("fp8") else "fp8_e4m3" if asked in FOUR_BITS else ""
     dtype, scales = (narrow, "tensor") if narrow else (c.activations, "none")
 
