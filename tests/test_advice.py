@@ -91,7 +91,7 @@ def test_padding_is_judged_by_products_of_one_size() -> None:
     # bf16 at standard depth: one square, and narrow ones beside it. Nothing is known of alignment.
     alone = by_change(advise(odd_product(), machine(gemm(2048, 360e9), *narrow)))[PAD]
     assert alone.at_most and "what the roof allows" in alone.detail
-    # Of several pairs that of the nearest size speaks: 1000 is nearer to 1023 than to 255 and 8191.
+    # The pair of the nearest size speaks: 1000 is nearer to 1023 than to 255 and 8191.
     pairs = [gemm(size, rate) for size, rate in ((8191, 1e9), (8192, 9e9), (255, 1e9), (256, 8e9), (1023, 10e9), (1024, 12e9))]
     near = by_change(advise(odd_product(), machine(*pairs)))[PAD]
     assert near.gain == pytest.approx(1.2 / MORE)

@@ -322,7 +322,7 @@ def test_two_threads_are_twice_one() -> None:
 
 @pytest.mark.timing
 def test_repeated_runs_agree() -> None:
-    """Of twenty more runs, the medians of 18 and more fall inside the first's interval widened by its modes and by 1 %."""
+    """The medians of 18 and more of twenty further runs fall inside the first's interval widened by its modes and by 1 %."""
     runs = [roofline.measure_machine("cpu", quick=True) for _ in range(21)]
     for ceiling in runs[0].ceilings:
         if ceiling.kind == "latency":

@@ -124,7 +124,7 @@ def test_ranks() -> None:
 
 
 def test_experts_raise_the_ridge_batch() -> None:
-    """Of 128 experts a token meets 8: a batch has to be about 16 times as large before each of them sees as many rows."""
+    """A token meets 8 of 128 experts: a batch has to be about 16 times as large before each of them sees as many rows."""
     line = cheat_sheet(MACHINE, preset("Qwen3-30B-A3B"), batch=[1]).line("decode", PRODUCTS)
     assert line.ridge_batch is not None
     assert 8 * 200 < line.ridge_batch < 32 * 200

@@ -85,7 +85,7 @@ def test_the_interval_by_hand() -> None:
 @pytest.mark.parametrize("n", [6, 10, 25, 60, 200])
 @pytest.mark.parametrize("kind", ["normal", "exponential", "lognormal"])
 def test_the_interval_covers_the_ratio(n: int, kind: str) -> None:
-    """Of equal distributions, in at least 95 % of 500 experiments less three standard errors. So false changes are as rare."""
+    """In at least 95 % of 500 experiments with equal distributions, less three standard errors. So false changes are as rare."""
     generator = np.random.default_rng(n)
 
     def draw() -> tuple[float, ...]:
@@ -286,7 +286,7 @@ def test_shares_where_the_roof_differs() -> None:
 
 
 def test_one_note_for_all_points_whose_roofs_differ() -> None:
-    """Of two hosts every point met another roof; each row still has its own note."""
+    """Every point of two hosts met another roof; each row still has its own note."""
     sides = [[point(2e-3, roof, problem={"seq_q": n, "dtype": "fp32"}) for n in range(1, 7)] for roof in (40e9, 80e9)]
     found = compare(*sides)
     assert all(row.notes[0].startswith("the DRAM read roof differs, 40.0 GB/s and 80.0 GB/s") for row in found.rows)

@@ -348,7 +348,7 @@ def evaluate(formula: str, problem: Operator) -> int:
     return int(eval(formula.strip("`"), {"__builtins__": {}}, abbreviations(problem)))
 
 
-# Of no case, since their kernels take other dtypes.
+# They have no case, since their kernels take other dtypes.
 MORE = {"quantized_matmul": [QuantizedMatmul(dtype="fp8_e4m3")], "lm_head": [LmHead(weight_dtype="fp8_e4m3")]}
 
 

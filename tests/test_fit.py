@@ -67,7 +67,7 @@ def test_published_shapes() -> None:
     ("p", "options"), [(1.5, {}), (3.0, {"points": 24, "samples": 5}), (8.0, {"noise": 0.005, "scatter": 0.02})]
 )
 def test_intervals_cover(p: float, options: dict[str, Any]) -> None:
-    """Of 60 repeated sweeps, at least 85 % of the 95 % intervals hold the truth, for each of the four results."""
+    """At least 85 % of the 95 % intervals of 60 repeated sweeps hold the truth, for each of the four results."""
     inside = np.zeros(4)
     truth = (BETA, PI, 1 / p, PI / BETA)
     for seed in range(60):
@@ -99,7 +99,7 @@ def test_the_same_data_give_the_same_fit() -> None:
 
 
 def test_derivatives() -> None:
-    """Of log R, against central differences."""
+    """Derivatives of log R, against central differences."""
     random = np.random.default_rng(5)
     x, clock = np.linspace(-2, 6, 12)[None], np.log(random.uniform(0.5, 1, 12))[None]
     for theta in ([24.0, 26.0, 0.3], [24.0, 26.0, 0.01], [24.0, 26.0, 1.0]):

@@ -190,7 +190,7 @@ def test_steps_of_an_ffn_repeat(activation: str) -> None:
 
 @pytest.mark.parametrize("name", ["softmax", "rms_norm", "layer_norm", "relu", "bias_relu"])
 def test_large_results_bypass_the_caches(name: str) -> None:
-    """Also those whose rows begin inside a line. Of rows of less than a few lines hardly one is whole: bias_relu stores by rows."""
+    """Also those whose rows begin inside a line. Hardly one line of a short row is whole: bias_relu stores by rows."""
     device = open_device("cpu")
     facts = device.facts
     lasting = min(facts["l3_bytes"] or facts["l2_bytes"], facts["usable_cores"] << 24)

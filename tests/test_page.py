@@ -226,7 +226,7 @@ def test_points_stand_under_the_ceilings_that_bound_them(opened: Callable[..., A
 
 
 def test_what_runs_alone_has_no_launch_on_the_page_either(browser: Any, tmp_path: Path) -> None:
-    """Of two floors of a launch the least counts; a point that the calling thread ran alone has none. Both as in Python."""
+    """The smaller of two floors of a launch counts; a point that the calling thread ran alone has none. Both as in Python."""
     small = Softmax(rows=8, columns=64)  # 4 KiB: 82 ns of memory, 1 us of launch
     around = (bracket((DRAM,) * 3, problem=READ), bracket((LAUNCH,) * 3, "fork-join", kind="latency"))
     swept = [

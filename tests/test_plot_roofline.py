@@ -179,7 +179,7 @@ def test_regions_split_at_the_ridge() -> None:
     shades = [path for collection in ax.collections for path in collection.get_paths()]
     left, right = sorted(shades, key=lambda path: float(path.vertices[:, 0].min()))
     assert left.vertices[:, 0].max() == right.vertices[:, 0].min() == pytest.approx(220 / 38)
-    # Of fp64 points, at theirs.
+    # fp64 points have theirs.
     ax = plot.roofline(zen(), [matmul(512, 0.9, dtype="fp64")])
     edges = [path.vertices[:, 0].min() for collection in ax.collections for path in collection.get_paths()]
     assert max(edges) == pytest.approx(110 / 38)
@@ -391,7 +391,7 @@ def test_the_curve_by_hand() -> None:
 
 
 def test_the_launch_is_a_third_roof() -> None:
-    """Of kernels that move 64 KiB and take 3.4 µs at least: 19.3 GB/s, whatever the memory's."""
+    """Kernels that move 64 KiB and take 3.4 µs at least reach 19.3 GB/s, whatever the memory's."""
     records = plot.roofline.data(zen(), few(), floor_bytes="64KiB")
     ends = [(r["flops_per_byte"], r["flops_per_s"]) for r in records if r["element"] == "launch_roof"]
     assert len(ends) == 2 and all(y / x == pytest.approx(65536 / 3.4e-6, rel=1e-3) for x, y in ends)

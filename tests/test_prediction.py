@@ -478,7 +478,7 @@ def test_exponentials_have_a_roof_of_their_own() -> None:
     assert found.parts["other"] == pytest.approx(4 * 2**20 / 100e9)
     assert found.roofs.compute_flops_per_s == 200e9
     assert predict(machine(), Softmax(rows=1024, columns=1024)).parts["exp"] == pytest.approx(2**20 / 100e9)
-    # Of several the fastest, and its label with it; one under long load is none of them.
+    # The fastest of several, and its label with it; one under long load is none of them.
     fast = dataclasses.replace(exp, samples=(5e9,), isa="avx512")
     hot = dataclasses.replace(exp, samples=(6e9,), sustained=True)
     best = predict(machine(exp=exp, fast=fast, hot=hot), Softmax(rows=1024, columns=1024))

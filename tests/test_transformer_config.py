@@ -141,7 +141,7 @@ def test_totals_by_hand_where_no_count_is_published(name: str, sizes: tuple[int,
 
 
 def test_the_source_of_each_preset_is_stated() -> None:
-    """Of those whose config.json is not at hand here it is LitGPT's table."""
+    """LitGPT's table stands for those whose config.json is not at hand here."""
     assert set(SOURCES) == set(PRESETS) - {"7B", "DeepSeek-R1-NVFP4"} and {*COUNTS, *FILES_GB} < set(SOURCES)
     assert all(source.startswith("https://github.com/") for source in SOURCES.values())
     copied = {name for name in (*COUNTS, *FILES_GB) if "litgpt" not in SOURCES[name]}

@@ -44,7 +44,7 @@ int index(Stored stored) { return static_cast<int>(stored); }
 
 class GemmTest : public TableTest<GemmKernels> {
  protected:
-  // Numbers of 8 bits of fraction, the same in every type; int8 has them times 128. Of fp8 as many as its fraction holds.
+  // Numbers of 8 bits of fraction, the same in every type; int8 has them times 128. fp8 has as many as its fraction holds.
   static std::vector<float> numbers(std::int64_t n, std::uint64_t seed, Stored type = Stored::fp32) {
     const float steps = type == Stored::fp8_e4m3 ? 8 : type == Stored::fp8_e5m2 ? 4 : 128;
     std::vector<float> all(n);

@@ -190,7 +190,7 @@ TEST(Sample, RotatesOverTheSets) {
   EXPECT_GT(seen[0], 2);
 }
 
-// Of work with a clock of its own nothing but that work comes between warm-up, clock and batches.
+// Nothing but the work, which has a clock of its own, comes between warm-up, clock and batches.
 TEST(Sample, AClockOfItsOwnIsReadAmongTheBatches) {
   Scripted backend;
   Sampled result = sample(backend, target(backend), quick(), nullptr);
