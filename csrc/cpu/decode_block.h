@@ -42,6 +42,13 @@ constexpr int kNumbers<Fp8Pair> = 2;
 // Whether each number of an element is one byte.
 template <class Element>
 constexpr bool kBytes = sizeof(Element) == kNumbers<Element>;
+// Whether bytes are widened in twos where registers do not hold all queries beside them, too: that takes a quarter fewer operations.
+template <class Element>
+constexpr bool kInTwos = false;
+#if !defined(ROOFLINE_DOUBLES)
+template <>
+constexpr bool kInTwos<Fp8E4m3> = true;
+#endif
 // Whether rows are worked on in groups of 8 first, so that bytes are widened for all of them at once.
 template <class Element>
 constexpr bool kEights = kBytes<Element> && kNumbers<Element> == 2;

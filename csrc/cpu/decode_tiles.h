@@ -2,8 +2,6 @@
 // it.
 #pragma once
 
-#include <type_traits>
-
 #include "cpu/decode_whole_rows.h"
 
 namespace roofline::cpu {
@@ -57,7 +55,7 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
         }
       };
       Index d = 0;
-      if constexpr (sizeof(Element) == 1 && (Rows < Keys || kManyRegisters || std::is_same_v<Element, Fp8E4m3>))
+      if constexpr (sizeof(Element) == 1 && (Rows < Keys || kManyRegisters || kInTwos<Element>))
         for (; d + 2 * kLanes <= dim; d += 2 * kLanes) {
           Vec query[Rows][2];
 #pragma GCC unroll 4

@@ -10,6 +10,21 @@ typedef std::int32_t Words __attribute__((vector_size(4 * kLanes)));  // signed,
 typedef float Numbers __attribute__((vector_size(4 * kLanes)));
 typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
 
+// The low byte of each word. With AVX2 and NEON a compiler's own conversion takes one word after the other.
+ROOFLINE_INLINE void low_bytes(const Words& words, Bytes& bytes) {
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(ROOFLINE_SIMDE) && !defined(ROOFLINE_SCALAR)
+  const __m256i fours = _mm256_shuffle_epi8(__builtin_bit_cast(__m256i, words), _mm256_set1_epi32(0x0C080400));
+  const __m128i all = _mm_unpacklo_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
+  __builtin_memcpy(&bytes, &all, sizeof bytes);
+#elif defined(__ARM_NEON) && !defined(ROOFLINE_SCALAR)
+  const uint16x4_t halves = vmovn_u32(__builtin_bit_cast(uint32x4_t, words));
+  const uint8x8_t twice = vmovn_u16(vcombine_u16(halves, halves));
+  __builtin_memcpy(&bytes, &twice, sizeof bytes);
+#else
+  bytes = __builtin_convertvector(words, Bytes);
+#endif
+}
+
 // Sign, exponent and `Fraction` bits of each number, the exponent of 1 being `Bias`, the bits of the largest number `Largest`.
 template <int Fraction, int Bias, std::int32_t Largest, std::int32_t Nan>
 ROOFLINE_INLINE void narrow_floats(const Numbers& x, Bytes& y) {
@@ -21,7 +36,7 @@ ROOFLINE_INLINE void narrow_floats(const Numbers& x, Bytes& y) {
   constexpr std::int32_t kMagic = (127 + 23 + 1 - Bias - Fraction) << 23;
   const Numbers sum = __builtin_bit_cast(Numbers, size) + __builtin_bit_cast(Numbers, Words{} + kMagic);
   const Words found = size < (128 - Bias) << 23 ? __builtin_bit_cast(Words, sum) - kMagic : normal;
-  y = __builtin_convertvector((all > 0x7F800000 ? Words{} + Nan : found) | (bits >> 24 & 0x80), Bytes);
+  low_bytes((all > 0x7F800000 ? Words{} + Nan : found) | (bits >> 24 & 0x80), y);
 }
 
 ROOFLINE_INLINE void narrow(const Fp8E4m3*, const Numbers& x, Bytes& y) { narrow_floats<3, 7, 0x7E, 0x7F>(x, y); }
@@ -30,7 +45,7 @@ ROOFLINE_INLINE void narrow(const Int8*, const Numbers& x, Bytes& y) {
   const Numbers number = x == x ? x : Numbers{};
   const Numbers low = number > -128.0f ? number : Numbers{} - 128.0f, kept = low < 127.0f ? low : Numbers{} + 127.0f;
   const Numbers shifted = kept + kToWhole;
-  y = __builtin_convertvector(__builtin_bit_cast(Words, shifted), Bytes);
+  low_bytes(__builtin_bit_cast(Words, shifted), y);
 }
 
 template <class Element>
