@@ -53,7 +53,7 @@ def charts(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Chart]:
             f"{fmt_number(min(shares))} to {fmt_number(max(shares))} % of it",
         ]
         if any(not calm for seen in lines.values() for _, _, calm in seen):
-            notes.append("hollow: the roof moved, other load disturbed the point, or it was far behind and timed in one short turn only")
+            notes.append("hollow: the roof moved, other load ran, or far behind and timed in one short turn only")
         made.append(
             Chart(
                 title=f"Feed-forward block over batch, {dtype}", x_label="Batch", x_kind="count", y_label="Performance",
