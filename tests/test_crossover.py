@@ -52,6 +52,7 @@ def test_never() -> None:
         (["softmax", "--machine", "H100"], "softmax: its FLOPs per byte grow with none of rows, tokens, batch, seq_q; `roofline"),
         (["ffn", "--machine", "H100", "--over", "heads"], "ffn has no field 'heads'; it has batch"),
         (["bmm", "--machine", "H100", "--over", "batch"], "bmm: no growth over batch: its FLOPs and bytes must be a constant"),
+        (["mla_decode", "--machine", "H100", "--over", "seq_q"], "mla_decode: no growth over seq_q: its FLOPs and bytes must"),
         (["ffn", "--machine", "H1"], "no datasheet of 'H1'"),
         (["ffn"], "--machine"),
     ],

@@ -75,14 +75,17 @@ def _crossing(problem: Operator, over: str, ridge: float) -> Crossing:
     try:
         grown = growth(problem, over)
         return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=over)
-    except Error:
+    except Error as refused:
 
         def intensity(size: int) -> float:
             counts = count(problem.replace(**{over: size}))
             return counts.flops / counts.bytes
 
-        limit = intensity(ENDLESS)
-        if limit <= 1.01 * intensity(1):
+        try:
+            least, limit = intensity(1), intensity(ENDLESS)
+        except Error:  # it cannot grow for ever
+            raise refused from None
+        if limit <= 1.01 * least:
             raise
         if limit <= ridge:
             return Crossing(batch=None, limit=limit, ridge=ridge, over=over)
