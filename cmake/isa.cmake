@@ -25,7 +25,7 @@ function(roofline_kernels isa)
   add_library(roofline_${isa} OBJECT ${files})
   target_include_directories(roofline_${isa} PRIVATE csrc)
   target_compile_definitions(roofline_${isa} PRIVATE ROOFLINE_ISA=${isa})
-  # Nobody wants speed of the sanitizers' builds (Debug), and unrolled loops take them minutes.
+  # The sanitizers' builds (Debug) need no speed, and unrolled loops take them minutes.
   target_compile_options(roofline_${isa} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -Wall -Wextra ${ROOFLINE_FLAGS_${isa}})
   if(isa IN_LIST ROOFLINE_UNSANITIZED)
     target_compile_options(roofline_${isa} PRIVATE -fno-sanitize=all)

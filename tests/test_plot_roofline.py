@@ -179,7 +179,7 @@ def test_regions_split_at_the_ridge() -> None:
     shades = [path for collection in ax.collections for path in collection.get_paths()]
     left, right = sorted(shades, key=lambda path: float(path.vertices[:, 0].min()))
     assert left.vertices[:, 0].max() == right.vertices[:, 0].min() == pytest.approx(220 / 38)
-    # fp64 points have theirs.
+    # The ridge of fp64 splits them where all points are fp64.
     ax = plot.roofline(zen(), [matmul(512, 0.9, dtype="fp64")])
     edges = [path.vertices[:, 0].min() for collection in ax.collections for path in collection.get_paths()]
     assert max(edges) == pytest.approx(110 / 38)

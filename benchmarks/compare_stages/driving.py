@@ -11,6 +11,7 @@ from in_turns import IDLE_S, watched
 
 from roofline.doctor.sessions import Broken, Worker
 
+from .judging import quiet
 from .points import Point
 
 FAR = 2.0
@@ -154,16 +155,20 @@ class Driver:
         def work() -> list[float]:
             return list(side.ask(self.limit_s + 4 * turn_s, do="turn", turn_s=turn_s, cold=cold)["samples_s"])
 
-        samples, load, quiet = watched(work, lambda: side.cpu_s() + time.process_time())
-        return {"samples_s": samples, "load": load, "quiet": quiet}
+        samples, load, calm = watched(work, lambda: side.cpu_s() + time.process_time())
+        return {"samples_s": samples, "load": load, "quiet": calm}
 
     def rounds(self, rivals: Sequence[Rival], point: Point, row: dict[str, Any]) -> None:
         """Ours and a rival in turn, one rival after the other, first and second changing from round to round. A rival takes more
         turns for those that other load disturbed, twice as many at most.
         """
-        able, calm = list(rivals), dict.fromkeys((rival.name for rival in rivals), 0)
+        able = list(rivals)
+
+        def waits(rival: Rival) -> bool:
+            return sum(quiet(pair) for pair in row["pairs"] if pair["rival"] == rival.name) < self.turns
+
         for number in range(2 * self.turns):
-            for rival in [one for one in able if calm[one.name] < self.turns]:
+            for rival in list(filter(waits, able)):
                 order = (self.ours, rival) if number % 2 == 0 else (rival, self.ours)
                 took: dict[str, Any] = {}
                 for side in order:
@@ -177,4 +182,3 @@ class Driver:
                         break
                 else:
                     row["pairs"].append({"rival": rival.name, **took})
-                    calm[rival.name] += took["ours"]["quiet"] and took["theirs"]["quiet"]

@@ -12,7 +12,7 @@ from roofline.machine import IMPLAUSIBLE
 from roofline.units import fmt_percent
 
 RESAMPLES = 4000
-# Around the turns: the machine was not the same before and after. Ratios stand, as a turn and its neighbour meet the same machine:
+# From here on the machine before the turns was not that after them. Ratios stand, as a turn and its neighbour meet one machine:
 # where ceilings moved by 12 to 140 %, the ratios of a point spread by 19 %, and by 15 % where they stayed.
 ROOF_MOVED = 0.10
 NOT_JUDGED = "not judged"
@@ -76,9 +76,14 @@ def moved(row: Row) -> float:
     return float(max(before, after) / min(before, after) - 1)
 
 
+def steady(row: Row) -> bool:
+    """Whether the ceilings were measured around the turns, and stayed."""
+    return "after" in row.get("roofs", {}) and moved(row) <= ROOF_MOVED
+
+
 def share_of(row: Row, own_s: float | None) -> float | None:
     """What the roof allows over our time; None where the ceilings moved: which of them the turns met is not known."""
-    return roof_s(row) / own_s if own_s and "after" in row.get("roofs", {}) and moved(row) <= ROOF_MOVED else None
+    return roof_s(row) / own_s if own_s and steady(row) else None
 
 
 def times(row: Row) -> dict[str, tuple[float, bool]]:

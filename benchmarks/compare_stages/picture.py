@@ -8,7 +8,7 @@ from roofline.plot import save_panels
 from roofline.plot.charts import Chart, series_lines
 from roofline.units import fmt_number
 
-from .judging import ROOF_MOVED, disturbed, judged, moved, ours_s, roof_s, times
+from .judging import disturbed, judged, ours_s, roof_s, steady, times
 
 Row = Mapping[str, Any]
 Lines = dict[str, list[tuple[float, float, bool]]]
@@ -19,7 +19,7 @@ def _points(rows: Sequence[Row]) -> Lines:
     lines: Lines = {}
     for row in rows:
         batch, flops = float(row["problem"]["batch"]), float(row["ours"]["flops"])
-        calm = not disturbed(row) and moved(row) <= ROOF_MOVED
+        calm = not disturbed(row) and steady(row)
         lines.setdefault("roofline", []).append((batch, flops / roof_s(row), calm))
         if own := ours_s(row):
             lines.setdefault("ours", []).append((batch, flops / own, calm))

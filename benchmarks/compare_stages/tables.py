@@ -68,7 +68,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str
         f"Before every call of a cold point each side writes {fmt_bytes(about['sweep_bytes'])} with its own threads, and for 0.1 s "
         "before a turn; warm operands stay where the last call left them. All sides are called from Python, one process each, on "
         "the same data, with constant weights that were packed before. Ratios above 1: ours is the faster. Roofs are measured "
-        "around the turns of each point; one that moved is a machine that was not the same before and after.",
+        "around the turns of each point; where they moved by more than 10 %, our share of them is not known.",
         "",
         *(f"- {described(name, seen)}" for name, seen in about["rivals"].items()),
         "",

@@ -56,42 +56,47 @@ class Crossing(Shown):
         return dataclasses.asdict(self)
 
 
+def _met(grown: Growth, ridge: float, over: str) -> Crossing:
+    return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=over)
+
+
 def crossing(*, flops_each: float, bytes_each: float, bytes_once: float, ridge: float, over: str = "batch") -> Crossing:
     """The b at which b flops_each / (bytes_once + b bytes_each) is the ridge. All above 0."""
-    grown = Growth(flops_each=flops_each, bytes_each=bytes_each, bytes_once=bytes_once)
-    return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=over)
+    return _met(Growth(flops_each=flops_each, bytes_each=bytes_each, bytes_once=bytes_once), ridge, over)
 
 
 SHARING = ("rows", "tokens", "batch", "seq_q")  # fields of which all read the same weights, keys or values
 ENDLESS = 1 << 40
 
 
-def _crossing(problem: Operator, over: str, ridge: float) -> Crossing:
-    """Computed where counts grow linearly, else searched: more tokens touch more experts, whose weights are then read.
+def _searched(problem: Operator, over: str, ridge: float) -> Crossing | None:
+    """Where counts do not grow linearly: more tokens touch more experts, whose weights are then read. None: no intensity grows."""
 
-    Raises:
-        Error: where the intensity does not grow.
-    """
+    def intensity(size: int) -> float:
+        return count(problem.replace(**{over: size})).flops_per_byte
+
     try:
-        grown = growth(problem, over)
-        return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=over)
-    except Error as refused:
+        least, limit = intensity(1), intensity(ENDLESS)
+    except Error:  # the field has an upper bound
+        return None
+    if limit <= 1.01 * least:
+        return None
+    batch: float | None = 0.0 if ridge <= least else None
+    if least < ridge < limit:
+        above = bisect.bisect_left(range(ENDLESS), ridge, 1, key=intensity)
+        low, high = intensity(above - 1), intensity(above)
+        batch = above - 1 + (ridge - low) / (high - low)
+    return Crossing(batch=batch, limit=limit, ridge=ridge, over=over)
 
-        def intensity(size: int) -> float:
-            counts = count(problem.replace(**{over: size}))
-            return counts.flops / counts.bytes
 
-        try:
-            least, limit = intensity(1), intensity(ENDLESS)
-        except Error:  # it cannot grow for ever
-            raise refused from None
-        if limit <= 1.01 * least:
+def _crossing(problem: Operator, over: str, ridge: float) -> Crossing:
+    """Raises Error where the intensity does not grow."""
+    try:
+        return _met(growth(problem, over), ridge, over)
+    except Error:
+        if (found := _searched(problem, over, ridge)) is None:
             raise
-        if limit <= ridge:
-            return Crossing(batch=None, limit=limit, ridge=ridge, over=over)
-        below = bisect.bisect_left(range(1, ENDLESS), ridge, key=intensity)
-        low, high = intensity(max(below, 1)), intensity(below + 1)
-        return Crossing(batch=below + (ridge - low) / (high - low) if below else 0.0, limit=limit, ridge=ridge, over=over)
+        return found
 
 
 def growing(problem: Operator | type[Operator] | str, fields: Mapping[str, Any], over: str = "") -> Operator:

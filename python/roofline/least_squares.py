@@ -18,7 +18,7 @@ def not_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.f
         best[free] = np.linalg.solve(normal[np.ix_(free, free)], right[free])
         return best
 
-    x, free = np.zeros(a.shape[1]), np.ones(a.shape[1], dtype=bool)
+    free = np.ones(a.shape[1], dtype=bool)
     while not ((x := solved(free))[free] > 0).all():  # from all, not from none: most stay positive
         free &= x > 0
     for _ in range(10 * len(x)):

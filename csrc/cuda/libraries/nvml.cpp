@@ -267,7 +267,7 @@ void Telemetry::end(Load& load) {
   if (readings_.empty()) readings_.push_back(asks ? read() : last_);
   if (asks) others_ = others(), last_ = readings_.back(), asked_s_ = now_s();
   auto& said = load.conditions;
-  // The median of one quantity, where it was told, and its largest.
+  // One quantity of all readings that have it.
   const auto told = [&](double Reading::* member) {
     std::vector<double> values;
     for (const Reading& each : readings_)

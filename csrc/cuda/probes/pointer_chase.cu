@@ -11,7 +11,7 @@ namespace {
 
 using ops::PointerChase;
 
-// Most of what shared memory can be lies in one array with L1: a set within it stays, beside the little that the kernel needs.
+// L1 and shared memory are one array, and a set as large as shared memory can be stays in it beside what the kernel needs.
 bool fits_l1(const PointerChase& problem, const Device& device) {
   return problem.size_bytes() <= device.properties().shared_bytes_per_sm;
 }
