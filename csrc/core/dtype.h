@@ -37,11 +37,11 @@ static_assert(in_order(kDTypes, std::size(kDTypes)) && std::size(kDTypes) == sta
 
 constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }
 constexpr std::int64_t bits(DType dtype) { return info(dtype).bits; }
-// A dense run of elements, rounded up to whole bytes.
+// Bytes of a dense run of elements, rounded up to whole ones.
 constexpr std::int64_t size_bytes(DType dtype, std::int64_t elements) {
   return elements / 8 * bits(dtype) + (elements % 8 * bits(dtype) + 7) / 8;
 }
-// One element that has whole bytes.
+// Bytes of one element, which must be whole.
 constexpr std::int64_t size_bytes(DType dtype) {
   return bits(dtype) < 8 ? throw Error("elements of 4 bits have no size in bytes") : bits(dtype) / 8;
 }

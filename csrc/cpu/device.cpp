@@ -258,24 +258,35 @@ void Device::make_cold(const std::vector<Extent>& memory) {
 
 int Device::quickest(const std::string& what, int candidates, const std::function<Trial()>& prepare) {
   using Clock = std::chrono::steady_clock;
-  constexpr int kTurns = 6;         // the first wakes all threads, and does not count
+  constexpr int kTurns = 10;        // the first wakes all threads, and does not count
   constexpr double kBetter = 0.97;  // of the time of an earlier candidate: below is noise
+  constexpr double kNear = 1.15;    // of the quickest one's time
+  constexpr int kFar = 3;           // turns beyond that which end a candidate's trial
   const auto [known, is_new] = quickest_.try_emplace(what, 0);
   if (!is_new) return known->second;
   const Trial trial = prepare();
   std::vector<std::array<double, kTurns>> took_s(candidates);
+  std::vector<int> far(candidates);  // turns in which it was not near
   pool_->pin();
-  for (int turn = 0; turn < kTurns; ++turn)
+  for (int turn = 0; turn < kTurns; ++turn) {
+    double least_s = INFINITY;
     for (int candidate = 0; candidate < candidates; ++candidate) {
+      if (far[candidate] == kFar) continue;
       if (!trial.memory.empty() && *line_flush().instruction) make_cold(trial.memory);
       const auto begin = Clock::now();
       trial.run(candidate);
       took_s[candidate][turn] = std::chrono::duration<double>(Clock::now() - begin).count();
+      least_s = std::min(least_s, took_s[candidate][turn]);
     }
+    // Ratios are to the first one, which stays.
+    for (int candidate = 1; turn && candidate < candidates; ++candidate)
+      far[candidate] += far[candidate] < kFar && took_s[candidate][turn] > kNear * least_s;
+  }
   pool_->unpin();
   // The median of ratios within a turn, for memory may change its rate from turn to turn.
   std::vector<double> ratio(candidates);
   for (int candidate = 0; candidate < candidates; ++candidate) {
+    if (far[candidate] == kFar) continue;
     auto ratios = took_s[candidate];
     for (int turn = 0; turn < kTurns; ++turn) ratios[turn] /= took_s[0][turn];
     std::nth_element(ratios.begin() + 1, ratios.begin() + kTurns / 2, ratios.end());

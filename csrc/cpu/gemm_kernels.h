@@ -21,12 +21,13 @@ struct Later {
   std::int64_t bytes;
 };
 
-// Address streams in which few rows read b, at most GemmKernels::kMostStreams, and whether they prefetch it into L1 or L2: every line,
-// or of one stream a line in four, where hardware fetches the rest.
+// Address streams in which few rows read b, at most GemmKernels::kMostStreams, and how they prefetch it: every line, or a line in four of
+// a single stream, whose other lines hardware fetches, into L1 or L2; or nothing of a single stream.
 struct Streams {
   int count = 1;
   bool to_l1 = false;
   bool sparse = false;
+  bool prefetch = true;
 };
 
 // Rows of c and the columns of some strips of b, over all of inner, which counts words where `GemmKernels::numbers` is not 1: the last

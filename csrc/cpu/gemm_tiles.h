@@ -183,7 +183,8 @@ ROOFLINE_INLINE void add_rows(const PlainPart& part, const Number* a, const char
     if (alone) {
       add = sparse ? to_l1 ? OfRows::kAddAhead<B, true, true> : OfRows::kAddAhead<B, true, false>
                    : to_l1 ? OfRows::kAddAhead<B, false, true> : OfRows::kAddAhead<B, false, false>;
-      ahead = !once ? in_flight(part) : apart<B>(sparse, static_cast<int>(part.rows)) == 64 ? kShorter : kInFlight;
+      // Without prefetches the lines asked for are those that are read anyway: an instruction each, and no code of its own.
+      ahead = !once ? in_flight(part) : !part.streams.prefetch ? 0 : apart<B>(sparse, static_cast<int>(part.rows)) == 64 ? kShorter : kInFlight;
     } else {
       ahead = (4 * B::kRowBytes / tiles + 63) / 64 * 64;
     }

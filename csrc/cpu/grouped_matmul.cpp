@@ -183,7 +183,8 @@ void combine(const Plan& plan, Pool& threads) {
 Bound tiled(const GroupedMatmul& problem, Device& device) {
   const auto plan = std::make_shared<Plan>();
   plan->type = stored(problem.dtype, "grouped_matmul");
-  const auto [isa, table] = choose_gemm(plan->type);
+  const Choice<GemmKernels> choice = choose_gemm(plan->type);
+  const auto [isa, table] = choice;
   const std::int64_t numbers = table->numbers[index(plan->type)];
   plan->table = table;
   plan->activations = &choose<RowsTable>(ROOFLINE_TABLES(rows)).table->of[kFp32];
@@ -191,7 +192,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   plan->most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
   const std::int64_t rows = rows_of(problem), experts = problem.all_experts();
   const std::int64_t all_numbers = product({experts, problem.gated() ? 3 : 2, problem.d_model, problem.d_ff}, "grouped_matmul: weights");
-  plan->streams = read_streams(device, isa, parts_of(rows, experts), all_numbers * size_bytes(problem.dtype));
+  plan->streams = read_streams(device, choice, plan->type, parts_of(rows, experts), all_numbers * size_bytes(problem.dtype));
   plan->as_stored = !few(problem.tokens) && reads_as_stored(device, *table, plan->type);
 
   std::int64_t packed_bytes = 0;

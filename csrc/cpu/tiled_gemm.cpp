@@ -107,53 +107,61 @@ std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t 
   return std::min(inner, parts_of(parts_of(inner, parts_of(inner, most)), step) * step);
 }
 
-// One stream is fetched ahead by hardware too, and a prefetch of every line of it helps some CPUs and holds up others; some read faster
-// at several places, and others at half the rate. With more rows, the sums of fewer streams go to the cache and back less often. Rows
+// One stream is fetched ahead by hardware too, and prefetches of all its lines, or of some, help some CPUs and hold up others; some read
+// faster at several places, and others at half the rate. With more rows, the sums of fewer streams go to the cache and back less often. Rows
 // of one tile that take as long as memory does gain most by prefetches into L1; where there are more tiles, their prefetches go to
 // both caches, and there is no level to choose. What stays in the last cache is read quickest as one stream into L1, at least on Zen 5.
 // Nor is there a level with AMX: its tiles read two strips at a time and prefetch into L2.
-Streams read_streams(Device& device, Isa isa, std::int64_t rows, std::int64_t b_bytes) {
+template <class Number>
+Streams read_streams(Device& device, Choice<GemmKernelsOf<Number>> choice, Stored type, std::int64_t rows, std::int64_t b_bytes) {
+  const auto [isa, table] = choice;
   if (isa == Isa::amx) return {.count = 2};
-  const GemmKernels* const table = choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
   constexpr std::int64_t kMost = GemmKernels::kMostFewRows, kSparse = GemmKernels::kMostSparseRows;
   const std::int64_t tile = std::min<std::int64_t>(GemmKernels::kPageRows, table->tile_rows);  // a trial's rows are whole pages long
   const std::int64_t trial = rows > kMost / 2 ? kMost : rows > kSparse ? tile : rows > 2 ? std::min<std::int64_t>(4, tile) : 1;
-  return read_streams(device, "streams of " + std::to_string(trial) + " rows", trial, b_bytes, table->width,
-                      table->width * 4, trial > tile ? 1 : 2, table->few[0]);
+  const std::int64_t number_bytes = sizeof(Number) == 8 ? 8 : cpu::number_bytes<Number>(type, false);
+  const std::string what = "streams of " + std::to_string(trial) + " rows, " + std::to_string(number_bytes) + " bytes, type ";
+  return read_streams<Number>(device, what + std::to_string(index(type)), trial, b_bytes, table->width,
+                              table->width * number_bytes * table->numbers[index(type)], trial > tile ? 1 : 2, table->few[index(type)]);
 }
 
+template <class Number>
 Streams read_streams(Device& device, const std::string& what, std::int64_t rows, std::int64_t b_bytes, int width,
-                     std::int64_t row_bytes, int levels, const std::function<void(const GemmPart&)>& few) {
-  constexpr std::int64_t kInner = 4096, kBytes = std::int64_t{32} << 20;
+                     std::int64_t row_bytes, int levels, const std::function<void(const GemmPartOf<Number>&)>& few) {
+  constexpr std::int64_t kInner = 4096, kBytes = std::int64_t{16} << 20;
   const std::int64_t strip_bytes = kInner * row_bytes, lasting = std::min(device.lasting_bytes() / 2, kBytes);
   const bool lasts = b_bytes <= device.lasting_bytes() && lasting >= strip_bytes * device.threads();
-  constexpr Streams kCandidates[] = {{.sparse = true}, {1}, {2}, {4}, {8}};
-  const bool sparse = rows <= GemmKernels::kMostSparseRows && row_bytes == 4 * width;
-  const int first = sparse ? 0 : 1, each = static_cast<int>(std::size(kCandidates)) - first;
-  const auto streams = [=](int candidate) {
-    Streams found = kCandidates[first + candidate % each];
-    found.to_l1 = candidate >= each;
-    return found;
-  };
-  return streams(device.quickest(lasts ? what + " in the last cache" : what, each * levels, [=, &device]() -> Device::Trial {
+  std::vector<Streams> candidates;
+  const bool sparse = rows * width * std::int64_t{sizeof(Number)} <= GemmKernels::kMostSparseRows * row_bytes;
+  if (rows <= GemmKernels::kMostSparseRows) candidates.push_back({.sparse = true, .prefetch = false});
+  for (const bool to_l1 : {false, true}) {
+    if (to_l1 && levels == 1) break;
+    if (sparse) candidates.push_back({.to_l1 = to_l1, .sparse = true});
+    for (const int count : {1, 2, 4, GemmKernels::kMostStreams}) candidates.push_back({count, to_l1});
+  }
+  return candidates[device.quickest(lasts ? what + " in the last cache" : what, candidates.size(), [=, &device]() -> Device::Trial {
     const std::int64_t strips = (lasts ? lasting : kBytes) / strip_bytes, columns = strips * width;
-    const std::int64_t own_floats = whole_pages(GemmKernels::kMostStreams * rows * width * 4) / 4;
+    const std::int64_t own_numbers = whole_pages(GemmKernels::kMostStreams * rows * width * sizeof(Number)) / sizeof(Number);
     const auto b = workspace(device, strips * strip_bytes, Fill::uniform);
-    const auto rest = workspace(device, 4 * (rows * (kInner + columns) + own_floats * device.threads()));
+    const auto rest = workspace(device, sizeof(Number) * (rows * (kInner + columns) + own_numbers * device.threads()));
     std::vector<Extent> cold;
     if (!lasts) cold.push_back({b.get(), strips * strip_bytes});
     return {cold, [=, &device](int candidate) {
-              auto* const a = static_cast<float*>(rest.get());
+              auto* const a = static_cast<Number*>(rest.get());
               device.pool().run([&](int worker) {
                 const Range own = share(strips, worker, device.threads(), 1);
-                float* const c = a + rows * kInner;
+                Number* const c = a + rows * kInner;
                 few({.a = a, .b = static_cast<const char*>(b.get()) + own.first * strip_bytes, .c = c + own.first * width,
-                     .workspace = c + rows * columns + worker * own_floats, .rows = rows, .columns = own.size() * width,
-                     .c_stride = columns, .inner = kInner, .first = 0, .last = own.size(), .streams = streams(candidate)});
+                     .workspace = c + rows * columns + worker * own_numbers, .rows = rows, .columns = own.size() * width,
+                     .c_stride = columns, .inner = kInner, .first = 0, .last = own.size(), .streams = candidates[candidate]});
               });
             }};
-  }));
+  })];
 }
+
+template Streams read_streams(Device&, Choice<GemmKernels>, Stored, std::int64_t, std::int64_t);
+template Streams read_streams(Device&, const std::string&, std::int64_t, std::int64_t, int, std::int64_t, int,
+                              const std::function<void(const GemmPart&)>&);
 
 bool reads_as_stored(Device& device, const GemmKernels& table, Stored type) {
   if (table.multiple > 1 || number_bytes<float>(type, false) * table.numbers[index(type)] != 2) return false;
@@ -200,7 +208,7 @@ TiledGemm plan_with(const TiledProblem& problem, Device& device, Stored type, Ch
   plan.pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const bool few = !problem.unpack && rows <= GemmKernels::kMostFewRows;
-  if (few) plan.streams = read_streams(device, isa, rows, plan.packed_bytes);
+  if (few) plan.streams = read_streams<Number>(device, choice, type, rows, plan.packed_bytes);
   bool as_stored = false;
   if constexpr (kNumber == sizeof(float))  // up to two tiles of rows read them so in any case
     as_stored = rows > 2 * table->tile_rows && reads_as_stored(device, *table, type);

@@ -51,19 +51,22 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device);
 Choice<GemmKernels> choose_gemm(Stored type);
 Choice<GemmKernelsOf<double>> choose_doubles();  // of fp64
 
-// How this CPU multiplies few rows by b fastest: measured once for a device, with one row, some and most of them, and with b from
-// memory or, where b_bytes may stay there, from the last cache.
-Streams read_streams(Device& device, Isa isa, std::int64_t rows, std::int64_t b_bytes);
+// How this CPU multiplies few rows by b of a type fastest: measured once for a device, with one row, some and most of them, and with b
+// from memory or, where b_bytes may stay there, from the last cache.
+template <class Number>
+Streams read_streams(Device& device, Choice<GemmKernelsOf<Number>> choice, Stored type, std::int64_t rows, std::int64_t b_bytes);
 // The same of other kernels: `few` reads strips whose rows have row_bytes. `levels`: 2 where it can prefetch into L1, too.
+template <class Number>
 Streams read_streams(Device& device, const std::string& what, std::int64_t rows, std::int64_t b_bytes, int width,
-                     std::int64_t row_bytes, int levels, const std::function<void(const GemmPart&)>& few);
+                     std::int64_t row_bytes, int levels, const std::function<void(const GemmPartOf<Number>&)>& few);
 
 // Whether many rows are quicker where every tile of them converts what it reads of b, whose words have 2 bytes, than where each strip
 // is widened once: measured once for a device and type. A CPU that converts beside its multiply-adds has no use for a widened strip.
 bool reads_as_stored(Device& device, const GemmKernels& table, Stored type);
 
-// As a plan states them: "L2", or "L2, a line in four".
+// As a plan states them: "L2", "L2, a line in four" or "none".
 inline std::string prefetch_of(const Streams& streams) {
+  if (!streams.prefetch) return "none";
   return std::string(streams.to_l1 ? "L1" : "L2") + (streams.sparse ? ", a line in four" : "");
 }
 

@@ -396,7 +396,7 @@ class GemmDoublesTest : public TableTest<GemmKernelsOf<double>> {
       expect_product(a, b, columns, c, c_stride, rows, columns, inner, first * table.width, last * table.width);
     };
     if (few)
-      for (const Streams streams : {Streams{GemmKernels::kMostStreams}, {2, true}, {1, true}, {.sparse = true}}) run(streams, false, false);
+      for (const Streams streams : {Streams{GemmKernels::kMostStreams}, {2, true}, {1, true}, {.sparse = true}, {.prefetch = false}}) run(streams, false, false);
     else
       for (const bool packs : {false, true}) run({}, packs, false);
     if (!few && table.lies(strips)) run({}, false, true);

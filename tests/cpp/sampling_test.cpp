@@ -289,7 +289,7 @@ TEST(Bracketed, AGpuIsAwakeBeforeItsFirstBracket) {
     Scripted backend;
     backend.on_host = on_host;
     int launches = 0;
-    const Target roof = doing([&] { backend.cost_s += ++launches < 6 ? 2e-3 : 1e-3; });
+    const Target roof = doing([&] { backend.cost_s += ++launches < 4 ? 2e-3 : 1e-3; });  // a bracket begins with its second launch
     int freezes = 0;
     const Bracketed result = sample_bracketed(
         backend, target(backend), {roof}, quick(), [&](const auto&) { return ++freezes, std::size_t{0}; }, nullptr);
