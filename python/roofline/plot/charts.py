@@ -168,7 +168,7 @@ class Chart:
         ax.set_xlabel(self.x_label)
         ax.set_ylabel(f"{self.y_label} [{prefix}{self.y_unit}]" if self.y_unit else self.y_label)
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_minor_locator(LogLocator(subs=tuple(range(2, 10)), numticks=12))
+            axis.set_minor_locator(LogLocator(subs=(2.0, 5.0), numticks=12))
             axis.set_minor_formatter(NullFormatter())
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value / factor, 2)))
         decades = math.log10(y_limits[1] / y_limits[0])

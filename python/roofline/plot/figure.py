@@ -318,12 +318,13 @@ def contents_of(
             figure = _figure_of(shown, title, chosen)
             vectors, dots = io.BytesIO(), io.BytesIO()
             # By these names `require_replaceable` knows our pictures.
-            if ".svg" in wanted:
-                figure.savefig(vectors, format="svg", metadata={"Date": None, "Creator": "roofline"})
-                made[".svg"] = printable(vectors.getvalue().decode()).encode()
             if ".png" in wanted:
                 figure.savefig(dots, format="png", dpi=DPI, metadata={"Software": "roofline"})
                 made[".png"] = dots.getvalue()
+                figure.set_layout_engine(None)  # of the vectors too: to lay out takes as long as to draw
+            if ".svg" in wanted:
+                figure.savefig(vectors, format="svg", metadata={"Date": None, "Creator": "roofline"})
+                made[".svg"] = printable(vectors.getvalue().decode()).encode()
     return {suffix: made[suffix] for suffix in wanted}
 
 
