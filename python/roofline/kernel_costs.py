@@ -18,6 +18,7 @@ from .least_squares import not_negative
 from .machine import KernelTime, Machine
 from .nearby import SPREAD, VECTOR_BYTES, Nearby, features_of, vector_bytes
 from .operators import Operator, from_dict
+from .same import Same
 
 # p of the sum of memory and of the rest, which a kernel overlaps as far as this says.
 SHARPNESS = 2.0
@@ -176,7 +177,7 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str, *, planned: 
     the variant first, from there of those with rows aligned alike, of those in the problem's dtype, and of those with as few rows
     (`kind_of`). For a batch of problems (`Operator.many`) its numbers are arrays.
     """
-    timed = _timed(_Same(machine.kernels), problem.name, variant, planned)
+    timed = _timed(Same(machine.kernels), problem.name, variant, planned)
     if not timed.rows:
         return None
     kind, dtype = kind_of(problem, vector_bytes(problem, variant, timed.sms)), stored(problem)
@@ -195,12 +196,12 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str, *, planned: 
 
 def is_timed(machine: Machine, problem: Operator, variant: str) -> bool:
     """Whether there are costs of this kernel; `kernel_costs` finds them, which takes a moment the first time."""
-    return (problem.name, variant) in _names(_Same(machine.kernels))
+    return (problem.name, variant) in _names(Same(machine.kernels))
 
 
 def timed_alike(machine: Machine, problem: Operator, variant: str) -> bool:
     """Whether `machine` timed this variant on problems with few rows, or with many, as `problem` has."""
-    rows = _timed(_Same(machine.kernels), problem.name, variant, False).rows
+    rows = _timed(Same(machine.kernels), problem.name, variant, False).rows
     return any((row.kind > 0) == (problem.rows_kind() > 0) for row in rows)
 
 
@@ -355,26 +356,13 @@ def leave_one_out(kernels: Sequence[KernelTime]) -> list[float]:
     return found
 
 
-class _Same:
-    """A cache key, compared by the identity of what it holds: hashing thousands of times takes longer than a prediction."""
-
-    def __init__(self, held: tuple[KernelTime, ...]) -> None:
-        self.held = held
-
-    def __hash__(self) -> int:
-        return id(self.held)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.held is other.held
-
-
 @functools.lru_cache(maxsize=16)
-def _names(kernels: _Same) -> frozenset[tuple[Any, str]]:
+def _names(kernels: Same[tuple[KernelTime, ...]]) -> frozenset[tuple[Any, str]]:
     return frozenset((k.problem.get("operator"), k.variant) for k in kernels.held)
 
 
 @functools.lru_cache(maxsize=256)
-def _timed(kernels: _Same, operator: str, variant: str, planned: bool) -> _Timed:
+def _timed(kernels: Same[tuple[KernelTime, ...]], operator: str, variant: str, planned: bool) -> _Timed:
     own = (k for k in kernels.held if (k.problem.get("operator"), k.variant) == (operator, variant))
     return _Timed([row for k in own if (row := _row(k, planned)) is not None])
 

@@ -8,6 +8,7 @@ Functions take NumPy arrays that broadcast, and give arrays.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,10 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._repr import Parts, Row, Shown, printable
+from .counts import any_of
 from .dtypes import WIDER, dtype_name
-from .errors import Error
+from .errors import Error, require_type
 from .machine import UNVERIFIED, Ceiling, Given, Machine, machine_of
 from .operators import Counts, Operator, count, problem_of
+from .same import Same
 from .units import RATES, fmt_number, fmt_percent, fmt_si, within
 from .words import arguments_checked
 
@@ -132,15 +135,22 @@ def bound(
     return np.asarray(np.array(list(terms))[np.argmax(np.stack(list(terms.values())), axis=0)])
 
 
+@functools.lru_cache(maxsize=1024)
+def bandwidth_of(asked: Same[Machine], level: str | None, mix: str, threads: int | None) -> Ceiling:
+    """`Machine.bandwidth`, which every part of a model asks for again."""
+    return asked.held.bandwidth(level, mix, threads)
+
+
+@functools.lru_cache(maxsize=1024)
 def _compute_ceiling(
-    machine: Machine, arithmetic: tuple[str, str], threads: int | None, unit: str | None
+    asked: Same[Machine], arithmetic: tuple[str, str], threads: int | None, unit: str | None
 ) -> tuple[Ceiling, str] | None:
     """The roof of (dtype, accumulator) on a unit (None: the better), and a note where it is another one.
 
     That is of the dtype with any accumulator, else of the narrowest dtype that holds all its numbers, else of the accumulator's
     own arithmetic; None where there is no such roof.
     """
-    dtype, accumulator = arithmetic
+    machine, (dtype, accumulator) = asked.held, arithmetic
     roofs = [c for c in machine.roofs("compute") if unit in (None, c.unit)]
     of_cores = " of the cores" if unit == "core" and any(c.unit != unit for c in machine.roofs("compute")) else ""
     for name in dict.fromkeys((dtype, *WIDER.get(dtype, ()), accumulator)):
@@ -166,7 +176,7 @@ def compute_ceiling(
         return machine.compute(arithmetic, None, "core", threads), ""
     asked = (unit,) if unit or problem.has_products() else ("core", None)
     for each in asked:
-        if found := _compute_ceiling(machine, problem.compute(), threads, each):
+        if found := _compute_ceiling(Same(machine), problem.compute(), threads, each):
             return found
     dtype, accumulator = problem.compute()
     return machine.compute(dtype, accumulator, unit, threads), ""  # raises
@@ -174,7 +184,7 @@ def compute_ceiling(
 
 def core_ceiling(machine: Machine, problem: Operator, threads: int | None) -> Ceiling | None:
     """What does the arithmetic of `problem` that is no matrix product; None where nothing is known of the cores."""
-    found = _compute_ceiling(machine, problem.compute(), threads, "core")
+    found = _compute_ceiling(Same(machine), problem.compute(), threads, "core")
     return found and found[0]
 
 
@@ -192,12 +202,16 @@ def machine_roofs(machine: Machine, problem: Operator, *, level: str | None = No
 def roofs_and_notes(
     machine: Machine, problem: Operator, level: str | None, threads: int | None, unit: str | None, arithmetic: str
 ) -> tuple[Roofs, tuple[str, ...]]:
-    memory = machine.bandwidth(level, problem.mix, threads)
+    none = type(None)
+    require_type("level", level, (str, none), "a memory level such as 'L2'")
+    require_type("threads", threads, (int, none), "a whole number")
+    require_type("unit", unit, (str, none), "'core' or 'tensor'")
+    memory = bandwidth_of(Same(machine), level, problem.mix, threads)
     same = memory.access == problem.mix or memory.source == "datasheet"  # of which one bandwidth is for every access
     notes = [] if same else [f"no {memory.level} {problem.mix} roof: {memory.name} is used"]
     labels = {"memory": memory.label}
     compute = float("inf")
-    if np.any(problem.total_flops() > 0):
+    if any_of(problem.total_flops() > 0):
         ceiling, note = compute_ceiling(machine, problem, threads, unit, arithmetic)
         compute, labels["compute"] = ceiling.value, ceiling.label
         notes += [note] if note else []
@@ -206,7 +220,7 @@ def roofs_and_notes(
         launch = machine.latency()
         floor, labels["launch"] = launch.value, launch.label
     link = None
-    if np.any(problem.link_bytes() > 0):
+    if any_of(problem.link_bytes() > 0):
         ceiling = machine.link()
         link, labels["link"] = ceiling.value, ceiling.label
     notes += [f"{label} has two modes: the better one is used" for label in labels.values() if " or " in label]

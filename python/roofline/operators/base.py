@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ..counts import Array, Sizes, sizes, smaller
+from ..counts import Array, Sizes, all_of, sizes, smaller
 from ..dtypes import ACCUMULATORS, dtype, dtype_name
 from ..errors import Error, is_number
 from ..tensor_spec import TensorSpec
@@ -274,7 +274,7 @@ class Operator(ByName):
 
     def _check_sizes(self) -> None:
         for tensor in self.tensors():
-            if (ok := tensor.size_bytes <= MAX_DIMENSION) is not True and not np.all(ok):
+            if (ok := tensor.size_bytes <= MAX_DIMENSION) is not True and not all_of(ok):
                 shape = [int(np.max(side)) for side in tensor.shape]
                 raise Error(f"{self.name}: tensor {tensor.name!r:.80} {shape} has more than 2**62 bytes; use smaller dimensions")
 
@@ -295,7 +295,7 @@ class Operator(ByName):
 
     def require(self, holds: Any, words: str) -> None:
         """Raises Error unless `holds`, in a batch for every problem. Names of fields in braces stand for their values."""
-        if holds is True or np.all(holds):
+        if holds is True or all_of(holds):
             return
         values = self.to_dict()
         first = np.argmin(holds)  # of a batch

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..counts import Array, blocks, larger, pick, smaller
+from ..counts import Array, any_of, blocks, larger, pick, smaller
 from ..references import exp, matmul, max_, maximum, sum_, tanh
 from ..tensor_spec import TensorSpec, size_bytes
 from .attention import FEW_QUERIES, Parts, Tiled, averaged_tolerance
@@ -101,7 +101,7 @@ class CachedAttention(Masked):
 
     def _over_sequences(self, count: Callable[[Any], Any]) -> Any:
         """The sum over all sequences of what `count` makes of their lengths."""
-        if not np.any(self.shortest):
+        if not any_of(self.shortest):
             return self.batch * count(self.seq_kv)
         return sum(pick(i < self.batch, count(self._length(i)), 0) for i in range(int(np.max(self.batch))))
 
@@ -119,9 +119,9 @@ class CachedAttention(Masked):
         paged, entries = self.page_size > 0, blocks(self.keys(), self.page_size)
         pages = pick(paged, self.batch * entries, self.batch)
         kv = (pages, self.kv_heads, pick(paged, self.page_size, self.keys()), self.head_dim)
-        ragged = bool(np.any(self.shortest))
+        ragged = bool(any_of(self.shortest))
         touched = size_bytes((self._over_sequences(self._kept), self.kv_heads, self.head_dim), self.kv_dtype)
-        touched = touched if ragged or np.any(paged) else None
+        touched = touched if ragged or any_of(paged) else None
         used = 4 * self._over_sequences(lambda length: blocks(self._kept(length), self.page_size)) if ragged else None
         table = TensorSpec(name="page_table", shape=(self.batch, entries), dtype="int32", below=pages, touched_bytes=used)
         lengths = TensorSpec(
@@ -132,7 +132,7 @@ class CachedAttention(Masked):
             TensorSpec(name="q", shape=(self.batch, self.heads, self.seq_q, self.head_dim), dtype=self.dtype),
             TensorSpec(name="k", shape=kv, dtype=self.kv_dtype, touched_bytes=touched),
             TensorSpec(name="v", shape=kv, dtype=self.kv_dtype, touched_bytes=touched),
-            *((table,) if np.any(paged) else ()),
+            *((table,) if any_of(paged) else ()),
             *((lengths,) if ragged else ()),
             *((sinks,) if self.sinks else ()),
         )
@@ -142,11 +142,11 @@ class CachedAttention(Masked):
         product = 2 * pairs * self.head_dim
         # softmax: compare, subtract, exp, add, divide; a sink all but the division
         sinks = {"sinks": 4 * self.batch * self.heads * self.seq_q} if self.sinks else {}
-        capped = {"softcap": 3 * pairs * (self.softcap > 0)} if np.any(self.softcap) else {}  # divide, tanh, multiply
+        capped = {"softcap": 3 * pairs * (self.softcap > 0)} if any_of(self.softcap) else {}  # divide, tanh, multiply
         return {"q·kᵀ": product, "scale": pairs, **capped, "softmax": 5 * pairs, **sinks, "p·v": product}
 
     def mean_keys(self) -> Any:
-        return self._over_sequences(self._kept) / self.batch if np.any(self.shortest) else self.keys()
+        return self._over_sequences(self._kept) / self.batch if any_of(self.shortest) else self.keys()
 
     def kv_bytes(self) -> tuple[Any, Any]:
         """Bytes of K and V: all that some query sees, and those of one KV head."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from ..counts import Array
+from ..counts import Array, any_of
 from ..references import exp
 from .base import Case, Facts, Variant
 from .mapped import Elementwise
@@ -33,7 +31,7 @@ class Exp(Elementwise):
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         (x,) = self.inputs()
-        return {"further passes": (self.passes - 1) * 2 * x.size_bytes} if np.any(self.passes > 1) else {}
+        return {"further passes": (self.passes - 1) * 2 * x.size_bytes} if any_of(self.passes > 1) else {}
 
     def operations(self) -> dict[str, int]:
         return {"exp": self.total_flops()}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, references
-from ..counts import Array, pick, ratio, smaller, whole
+from ..counts import Array, all_of, any_of, pick, ratio, smaller, whole
 from ..errors import Error
 from ..tensor_spec import TensorSpec, size_bytes
 from .activations import activated
@@ -196,7 +196,7 @@ class GroupedMatmul(Operator):
 
     def arriving(self) -> Any:
         """Tokens that choose an expert of this rank, as expected and rounded up; `tokens` where there is one rank."""
-        if np.all(self.ranks == 1):
+        if all_of(self.ranks == 1):
             return self.tokens
         return pick(self.ranks == 1, self.tokens, whole(self.tokens * self.reached()))
 
@@ -206,7 +206,7 @@ class GroupedMatmul(Operator):
 
     def _plain(self) -> bool:
         """Whether weights are numbers of dtype, and no packed ones with scales."""
-        return self.dtype in ("fp32", "fp16", "bf16") and bool(np.all(self.weight_bits == dtypes.dtype(self.dtype).bits))
+        return self.dtype in ("fp32", "fp16", "bf16") and bool(all_of(self.weight_bits == dtypes.dtype(self.dtype).bits))
 
     def _weight(self, name: str, *shape: int) -> TensorSpec:
         bits, touched = ratio(self.weight_bits), self.touched() + self.shared_experts
@@ -250,7 +250,7 @@ class GroupedMatmul(Operator):
             columns, inner = (self.d_model, self.d_ff) if term == "down" else (self.d_ff, self.d_model)
             rows = self.tokens * self.experts_per_token / touched
             found.append(Product(term=term, count=touched, rows=rows, columns=columns, inner=inner))
-            if np.any(self.shared_experts > 0):
+            if any_of(self.shared_experts > 0):
                 found.append(Product(term=term, count=self.shared_experts, rows=self.tokens, columns=columns, inner=inner))
         return tuple(found)
 

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from .. import dtypes, references
-from ..counts import Array, ceil_div, larger
+from ..counts import Array, any_of, ceil_div, larger
 from ..tensor_spec import TensorSpec
 from .activations import ACTIVATIONS, activated, exponentials
 from .base import Case, Facts, Variant
@@ -162,7 +160,7 @@ class Matmul(Scaled):
         flops = self.flops()
         product, exps = flops.pop("a·b"), exponentials(self.activation) * self.rows * self.columns
         counts = {"exp": exps, "other": sum(flops.values()) - exps}
-        return {"product": product, **{kind: count for kind, count in counts.items() if flops and (kind != "exp" or np.any(exps))}}
+        return {"product": product, **{kind: count for kind, count in counts.items() if flops and (kind != "exp" or any_of(exps))}}
 
     def tolerance(self) -> tuple[float, float]:
         """Absolute, for terms of variance 1.

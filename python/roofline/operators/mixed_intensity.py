@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..counts import Array
+from ..counts import Array, any_of
 from ..dtypes import dtype
 from ..references import chunks
 from ..tensor_spec import TensorSpec
@@ -71,7 +71,7 @@ class MixedIntensity(Operator):
         return {"multiply-add": 2 * self.multiply_adds * self.computed() * self.passes}
 
     def traffic(self, plan: Facts) -> dict[str, int]:
-        return {"further passes": (self.passes - 1) * self.inputs()[0].size_bytes} if np.any(self.passes > 1) else {}
+        return {"further passes": (self.passes - 1) * self.inputs()[0].size_bytes} if any_of(self.passes > 1) else {}
 
     def operations(self) -> dict[str, int]:
         return {"other": self.total_flops() // 2}  # one instruction for two operations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..counts import Array, blocks
+from ..counts import Array, any_of, blocks
 from ..references import matmul
 from ..tensor_spec import TensorSpec
 from .attention import Parts
@@ -61,7 +61,7 @@ class MlaDecode(Masked):
             TensorSpec(name="q_rope", shape=(*queries, self.qk_rope_head_dim), dtype=self.dtype),
             TensorSpec(name="c", shape=(*cached, self.kv_lora_rank), dtype=self.cache_dtype),
             TensorSpec(name="k_rope", shape=(*cached, self.qk_rope_head_dim), dtype=self.rope_dtype),
-            *(scales if np.any(self.scale_block > 0) else ()),
+            *(scales if any_of(self.scale_block > 0) else ()),
         )
 
     def widths(self) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..counts import Array, larger, smaller
+from ..counts import Array, any_of, larger, smaller
 from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Variant
 from .mapped import Moved
@@ -66,7 +66,7 @@ class PointerChase(Moved):
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         again = larger(self.hops - self.lines, 0)
-        return {"lines visited again": LINE_BYTES * again} if np.any(again > 0) else {}
+        return {"lines visited again": LINE_BYTES * again} if any_of(again > 0) else {}
 
     def compute(self) -> tuple[str, str]:
         return "fp32", "fp32"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..counts import Array, ceil_div, larger, pick, ratio
+from ..counts import Array, all_of, any_of, ceil_div, larger, pick, ratio
 from ..dtypes import dtype
 from ..references import matmul
 from ..tensor_spec import TensorSpec
@@ -71,7 +71,7 @@ class QuantizedMatmul(Operator):
 
         def constant(name: str, shape: tuple[int, ...], bits: Any, stored: Mapping[int, str], other: str) -> TensorSpec:
             for width, of in stored.items():
-                if np.all(bits == width):
+                if all_of(bits == width):
                     return TensorSpec(name=name, shape=shape, dtype=of, role="constant")
             return TensorSpec(name=name, shape=shape, dtype=other, role="constant", bits=ratio(bits))
 
@@ -80,8 +80,8 @@ class QuantizedMatmul(Operator):
         return (
             TensorSpec(name="a", shape=(self.rows, self.inner), dtype=self.dtype),
             constant("b", (self.inner, self.columns), self.weight_bits, {8: "int8", 4: "int4"}, "int8"),
-            *((scale,) if np.any(self.scale_bits > 0) else ()),
-            *((zero,) if np.any(self.zero_bits > 0) else ()),
+            *((scale,) if any_of(self.scale_bits > 0) else ()),
+            *((zero,) if any_of(self.zero_bits > 0) else ()),
         )
 
     def outputs(self) -> tuple[TensorSpec, ...]:

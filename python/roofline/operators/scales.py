@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..counts import Array, ceil_div, pick
+from ..counts import Array, all_of, any_of, ceil_div, pick
 from ..dtypes import from_float64
 from ..tensor_spec import TensorSpec
 from .base import Operator, Product
@@ -83,7 +83,7 @@ class Scaled(Operator, abstract=True):
 
         def scale(name: str, *shape: int) -> TensorSpec:
             small = "fp8_e4m3" if self.dtype == "nvfp4" else "fp8_e8m0"
-            named = np.all(self.scale_bits == 8)
+            named = all_of(self.scale_bits == 8)
             bits = None if named else self.scale_bits
             return TensorSpec(name=name, shape=shape, dtype=small if named else "fp32", role=role, bits=bits)
 
@@ -121,7 +121,7 @@ class Scaled(Operator, abstract=True):
             "a_scale": pick(small, tiled(self.rows), 4 * self.rows * blocks),
             "b_scale": pick(small, tiled(self.columns), pick(self.scale_columns > 1, squares, 0)),
         }
-        return {f"{name} laid out again: written, read": 2 * size for name, size in sizes.items() if np.any(size)}
+        return {f"{name} laid out again: written, read": 2 * size for name, size in sizes.items() if any_of(size)}
 
     def largest_scale(self) -> float:
         """The largest product of an element's random scales: below sqrt(3) in fp32, 2 in fp8_e8m0, 1.75 in fp8_e4m3."""

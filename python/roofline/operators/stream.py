@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..counts import Array
+from ..counts import Array, any_of
 from ..dtypes import dtype
 from ..references import chunks
 from ..tensor_spec import Role, TensorSpec
@@ -110,8 +110,8 @@ class Stream(Operator):
         """A strided walk uses one element of a line and needs the line again in the next walk. Lines are of 64 bytes, or what the
         plan's line_bytes says; nothing is fetched again where the lines of one walk stay in the last cache (its lines_cached)."""
         arrays = self.pass_bytes()
-        terms = {"further passes": (self.passes - 1) * arrays} if np.any(self.passes > 1) else {}
-        if np.any(self.stride > 1) and not plan.get("lines_cached", False):
+        terms = {"further passes": (self.passes - 1) * arrays} if any_of(self.passes > 1) else {}
+        if any_of(self.stride > 1) and not plan.get("lines_cached", False):
             per_line = int(plan.get("line_bytes", LINE_BYTES)) * 8 // dtype(self.dtype).bits
             walks = self.stride - (self.stride > per_line) * (self.stride - per_line)  # that share a line: at most per_line
             terms["lines fetched again"] = (walks - 1) * arrays * self.passes

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._repr import Shown, values_of
-from ..counts import larger, pick, summed
+from ..counts import any_of, larger, pick, summed
 from ..errors import Error
 from ..operators.base import WORK
 from ..units import SHARES, fmt_number, fmt_shares, fmt_si, within
@@ -51,7 +51,7 @@ def longest(seconds: Mapping[str, Any]) -> dict[str, Any]:
     for name, each in seconds.items():
         here = (each == most) & left
         left = left & ~here if isinstance(here, np.ndarray) else left and not here
-        if np.any(here):
+        if any_of(here):
             found[name] = pick(here, each, 0.0)
     return found
 

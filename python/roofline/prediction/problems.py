@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._repr import Parts, Row, printable, values_of
-from ..counts import larger, pick, smaller
+from ..counts import any_of, larger, pick, smaller
 from ..errors import Error
 from ..kernel_costs import KernelCosts, kernel_costs, timed_alike, untimed
 from ..machine import LEVELS, MEMORIES, Machine
@@ -23,7 +23,7 @@ from ..operators.scales import shown_fields
 from ..reading import SCHEMA_VERSION
 from ..units import SECONDS, fmt_si, within
 from .expected import ROOF_WORDS, Expected, Utilisation, longest, utilisation_of
-from .rates import Rates, any_of, machine_rates, memory_and_rest_s, moved_bytes, reused_bytes, share_of
+from .rates import Rates, machine_rates, memory_and_rest_s, moved_bytes, reused_bytes, share_of
 
 CLEAR = 1.03  # times as fast: less is within what predictions can tell
 ROUNDING = 1e-12  # of a time: a difference of floating-point sums below this is 0
@@ -73,7 +73,7 @@ class Prediction(Expected):
         most = longest({**levels, **kinds})
         left = larger(self.time_s - launch - sum(most.values()), 0.0) if most else 0.0
         least = ROUNDING * self.time_s
-        return {roof: seconds for roof, seconds in {"launch": launch, **most, "overlap": left}.items() if np.any(seconds > least)}
+        return {roof: seconds for roof, seconds in {"launch": launch, **most, "overlap": left}.items() if any_of(seconds > least)}
 
     def record(self) -> dict[str, Any]:
         fields = {} if self.problem is None else self.problem.to_dict()

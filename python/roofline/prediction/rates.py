@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ..counts import larger, pick, smaller
+from ..counts import any_of, larger, pick, smaller
 from ..errors import Error
 from ..kernel_costs import is_timed
 from ..machine import LEVELS, MEMORIES, Ceiling, Machine, held_by, own_bytes
-from ..model import Roofs, compute_ceiling, core_ceiling
+from ..model import Roofs, bandwidth_of, compute_ceiling, core_ceiling
 from ..operators.base import WORK, Facts, Operator
 from ..operators.scales import USUAL_SCALES, scales_name
+from ..same import Same
 
 KNEE = 3.0  # the sharpness p where no knee was measured, and that of a kernel's cache time and arithmetic
 Sizes = list[tuple[float, Ceiling]]  # by growing size
@@ -85,11 +86,6 @@ def memory_and_rest_s(parts: Mapping[str, Any]) -> tuple[Any, Any]:
 def share_of(label: str, shares: Mapping[str, float], roof: str) -> str:
     share = shares.get(roof, 1.0)
     return label if share == 1 else f"{label} × {share:g}"
-
-
-def any_of(x: Any) -> Any:
-    """Whether a number is not 0, or any number of an array."""
-    return x.any() if isinstance(x, np.ndarray) else x
 
 
 def moved_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any], level: str) -> dict[str, dict[str, int]]:
@@ -187,7 +183,7 @@ def machine_rates(
     bandwidths = {roofs.level: roofs.bandwidth_bytes_per_s}
     for level in machine.levels():
         if level not in bandwidths:
-            ceiling = machine.bandwidth(level, problem.mix, threads)
+            ceiling = bandwidth_of(Same(machine), level, problem.mix, threads)
             bandwidths[level] = ceiling.value
             labels[level] = ceiling.label
     if roofs.link_bytes_per_s is not None:

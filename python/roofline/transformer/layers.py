@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from ..counts import any_of
 from ..operators import Operator
 from . import problems
 from .config import TransformerConfig
@@ -201,7 +200,7 @@ def step_calls(config: TransformerConfig, step: Step, r: Ranks, *, lm_head: bool
     c = config
     yield Call(name="embedding", group="embedding", problem=problems.embedding(c, step.tokens), sharded=False)
     yield from layer_calls(c, step, r, fused)
-    if lm_head and np.any(step.logits):
+    if lm_head and any_of(step.logits):
         yield _product("lm_head", problems.lm_head(c, step.logits, r.vocabulary), group="head")
         if r.tp > 1:
             gathered = problems.all_gather(c, step.logits, r.vocabulary, r.tp)

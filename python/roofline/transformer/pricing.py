@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from .._repr import values_of
-from ..counts import smaller
+from ..counts import any_of, smaller
 from ..kernel_costs import is_timed, kernel_costs
 from ..machine import Ceiling, Machine
 from ..model import Roofs
@@ -136,7 +134,7 @@ def price(call: Call, machine: Machine, options: Options) -> Part | None:
     )  # fmt: skip
     if options.counting == WEIGHTS_AND_KV:
         moved = call.weights_bytes + call.cached_bytes
-        if not np.any(moved):
+        if not any_of(moved):
             return None
         roofs, flops = found.roofs, _product_flops(call)
         terms = longest({"product": flops / roofs.compute_flops_per_s, roofs.level: moved / roofs.bandwidth_bytes_per_s})
@@ -152,7 +150,7 @@ def price(call: Call, machine: Machine, options: Options) -> Part | None:
     labelled = dict(found.roofs.labels)
     if options.launch_s is not None:
         labelled["launch"] = f"launch {fmt_si(options.launch_s, 's')}, as given"
-    if options.link_latency_s and np.any(problem.link_bytes() > 0):
+    if options.link_latency_s and any_of(problem.link_bytes() > 0):
         profile, time_s = {**profile, "link latency": options.link_latency_s}, time_s + options.link_latency_s
     return Part(
         call=call, time_s=count * time_s, profile=_times(profile, count), flops=count * found.flops,

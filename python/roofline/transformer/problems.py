@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._repr import values_of
-from ..counts import sizes
+from ..counts import all_of, sizes
 from ..dtypes import dtype as known_dtype
 from ..operators import (
     AllGather,
@@ -188,7 +188,7 @@ def forms(problem: Operator) -> tuple[Operator, ...]:
         whole = {name: x.astype(np.int64) if isinstance(x, np.ndarray) else x for name, x in fields.items()}
         return operator.many(**whole, dtype=c.dtype)
 
-    if isinstance(c, QuantizedMatmul) and c.dtype in Matmul.allowed["dtype"] and np.all(c.weight_bits == known_dtype(c.dtype).bits):
+    if isinstance(c, QuantizedMatmul) and c.dtype in Matmul.allowed["dtype"] and all_of(c.weight_bits == known_dtype(c.dtype).bits):
         return (made(Matmul, rows=c.rows, columns=c.columns, inner=c.inner),)
     if isinstance(c, LmHead) and c.dtype in Matmul.allowed["dtype"] and c.weight_dtype == c.dtype:
         logits = made(LmHead, tokens=c.tokens, d_model=c.d_model, vocabulary=c.vocabulary, weight_dtype=c.dtype)
