@@ -113,16 +113,17 @@ def reused_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any]) -> di
     return found
 
 
-def _products(machine: Machine, problem: Operator, threads: int | None) -> tuple[Sizes, Sizes]:
-    """The library's products in `problem`'s dtype: aligned squares by their edge, and narrow ones by their rows.
+@functools.lru_cache(maxsize=1024)
+def _products(asked: Same[Machine], dtype: str, own_scales: str, threads: int | None) -> tuple[Sizes, Sizes]:
+    """The library's products in a dtype: aligned squares by their edge, and narrow ones by their rows.
 
-    With the scales that `problem` has; where none were measured with these, with the dtype's usual ones, else without. The
-    fastest counts where several have one size.
+    With a problem's own scales; where none were measured with these, with the dtype's usual ones, else without. The fastest counts
+    where several have one size.
     """
-    dtype = problem.compute()[0]
+    machine = asked.held
     most = threads or max((c.threads for c in machine.ceilings if c.kind == "compute"), default=0)
     squares, narrow = (machine.of(probe, dtype=dtype, threads=most) for probe in ("gemm.square", "gemm.narrow"))
-    for scales in (scales_name(problem.to_dict()), scales_name(USUAL_SCALES.get(dtype, {})), ""):
+    for scales in (own_scales, scales_name(USUAL_SCALES.get(dtype, {})), ""):
         if by_edge := _by_size([c for c in squares if c.params.get("scales", "") == scales], "size"):
             return by_edge, [item for item in _by_size(narrow, "rows") if item[0] < by_edge[0][0]]
     return [], []
@@ -167,7 +168,7 @@ def machine_rates(
     half = (peak if cores is None else min(cores.value, peak)) / 2
     work = {"product": peak, "exp": half, "other": half}
     labels = {} if cores is None else dict.fromkeys(("exp", "other"), f"half of {cores.label}")
-    sizes, narrow = _products(machine, problem, threads)
+    sizes, narrow = _products(Same(machine), problem.compute()[0], scales_name(problem.to_dict()), threads)
     if sizes:
         own = variant in problem.variants and problem.variants[variant].own_products
         product, width = (0, 0) if own else (problem.product_size(), problem.product_width())
