@@ -21,8 +21,8 @@ struct Later {
   std::int64_t bytes;
 };
 
-// Address streams in which few rows read b, at most GemmKernels::kMostStreams, and how they prefetch it: every line, or a line in four of
-// a single stream, whose other lines hardware fetches, into L1 or L2; or nothing of a single stream.
+// Address streams in which few rows read b, at most GemmKernels::kMostStreams, and how they prefetch it, into L1 or L2: every line, or
+// of a single stream a line in four, where hardware fetches the rest, or none.
 struct Streams {
   int count = 1;
   bool to_l1 = false;

@@ -150,7 +150,8 @@ const FixedPoint* fixed_point_of(const QuantizedMatmul& problem, Isa isa, const 
 
 // Measured on strips of 4 bits in groups.
 Streams streams_of_few_bits(const QuantizedKernels& table, std::int64_t b_bytes, Device& device) {
-  return read_streams<float>(device, "streams of few bits", 1, b_bytes, table.width, table.width / 2, 1, [&table](const GemmPart& plain) {
+  const std::string what = "streams of few bits";
+  return read_streams<float>(device, what, 1, b_bytes, table.width, table.width / 2, 1, [&table](const GemmPart& plain) {
     constexpr std::int64_t kGroup = 128, kScales = 4;  // rows: scales of bf16 are as long as four
     QuantizedPart part{};
     static_cast<GemmPart&>(part) = plain;

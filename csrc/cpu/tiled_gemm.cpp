@@ -107,11 +107,11 @@ std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t 
   return std::min(inner, parts_of(parts_of(inner, parts_of(inner, most)), step) * step);
 }
 
-// One stream is fetched ahead by hardware too, and prefetches of all its lines, or of some, help some CPUs and hold up others; some read
-// faster at several places, and others at half the rate. With more rows, the sums of fewer streams go to the cache and back less often. Rows
-// of one tile that take as long as memory does gain most by prefetches into L1; where there are more tiles, their prefetches go to
-// both caches, and there is no level to choose. What stays in the last cache is read quickest as one stream into L1, at least on Zen 5.
-// Nor is there a level with AMX: its tiles read two strips at a time and prefetch into L2.
+// One stream is fetched ahead by hardware too, and prefetches of all its lines, or of some, help some CPUs and hold up others; some
+// read faster at several places, and others at half the rate. With more rows, the sums of fewer streams go to the cache and back less
+// often. Rows of one tile that take as long as memory does gain most by prefetches into L1; where there are more tiles, their
+// prefetches go to both caches, and there is no level to choose. What stays in the last cache is read quickest as one stream into L1,
+// at least on Zen 5. Nor is there a level with AMX: its tiles read two strips at a time and prefetch into L2.
 template <class Number>
 Streams read_streams(Device& device, Choice<GemmKernelsOf<Number>> choice, Stored type, std::int64_t rows, std::int64_t b_bytes) {
   const auto [isa, table] = choice;
@@ -122,7 +122,8 @@ Streams read_streams(Device& device, Choice<GemmKernelsOf<Number>> choice, Store
   const std::int64_t number_bytes = sizeof(Number) == 8 ? 8 : cpu::number_bytes<Number>(type, false);
   const std::string what = "streams of " + std::to_string(trial) + " rows, " + std::to_string(number_bytes) + " bytes, type ";
   return read_streams<Number>(device, what + std::to_string(index(type)), trial, b_bytes, table->width,
-                              table->width * number_bytes * table->numbers[index(type)], trial > tile ? 1 : 2, table->few[index(type)]);
+                              table->width * number_bytes * table->numbers[index(type)], trial > tile ? 1 : 2,
+                              table->few[index(type)]);
 }
 
 template <class Number>
@@ -142,7 +143,8 @@ Streams read_streams(Device& device, const std::string& what, std::int64_t rows,
   return candidates[device.quickest(lasts ? what + " in the last cache" : what, candidates.size(), [=, &device]() -> Device::Trial {
     const std::int64_t strips = (lasts ? lasting : kBytes) / strip_bytes, columns = strips * width;
     const std::int64_t own_numbers = whole_pages(GemmKernels::kMostStreams * rows * width * sizeof(Number)) / sizeof(Number);
-    const auto b = workspace(device, strips * strip_bytes, Fill::uniform);
+    // A strip may end with a row of what its sums begin with.
+    const auto b = workspace(device, strips * (strip_bytes + row_bytes), Fill::uniform);
     const auto rest = workspace(device, sizeof(Number) * (rows * (kInner + columns) + own_numbers * device.threads()));
     std::vector<Extent> cold;
     if (!lasts) cold.push_back({b.get(), strips * strip_bytes});

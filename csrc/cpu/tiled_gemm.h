@@ -51,8 +51,8 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device);
 Choice<GemmKernels> choose_gemm(Stored type);
 Choice<GemmKernelsOf<double>> choose_doubles();  // of fp64
 
-// How this CPU multiplies few rows by b of a type fastest: measured once for a device, with one row, some and most of them, and with b
-// from memory or, where b_bytes may stay there, from the last cache.
+// How this CPU multiplies few rows by b of a type fastest: measured once for a device, with one row, some and most of them, and with
+// b from memory or, where b_bytes may stay there, from the last cache.
 template <class Number>
 Streams read_streams(Device& device, Choice<GemmKernelsOf<Number>> choice, Stored type, std::int64_t rows, std::int64_t b_bytes);
 // The same of other kernels: `few` reads strips whose rows have row_bytes. `levels`: 2 where it can prefetch into L1, too.
