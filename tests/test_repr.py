@@ -149,6 +149,7 @@ def test_text_is_aligned() -> None:
         "note"
     )  # fmt: skip
     assert text_table(("name",), []) == "name\n────"
+    assert text_table(("machine", "time"), [("8xH100", "1 s"), ("16xB200", "2 s")]).splitlines()[2] == "8xH100    1 s"
 
 
 def test_columns_are_counted_as_a_terminal_shows_them() -> None:

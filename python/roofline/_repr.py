@@ -38,7 +38,8 @@ def width(text: str) -> int:
 
 
 def _is_number(cell: str) -> bool:
-    return not cell or cell[0].isdigit() or cell[0] in "-–+∞<>≤" or cell in ("nan", "inf")
+    several = re.match(r"\d+x\w", cell)  # devices: 8xH100
+    return not cell or (cell[0].isdigit() and not several) or cell[0] in "-–+∞<>≤" or cell in ("nan", "inf")
 
 
 def right_aligned(headers: Row, rows: Sequence[Row]) -> list[bool]:
