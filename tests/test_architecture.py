@@ -14,8 +14,8 @@ CSRC = ROOT / "csrc"
 
 # Each may import what stands to its left.
 ORDER = (
-    "errors _repr units words reading counts same dtypes tensor_spec references operators hardware probes machine least_squares nearby "
-    "kernel_costs model crossovers tiling prediction transformer questions cheat_sheets claims results census comparison "
+    "errors _repr units words reading counts same dtypes tensor_spec references operators hardware probes machine least_squares "
+    "nearby kernel_costs model crossovers tiling prediction transformer questions cheat_sheets claims results census comparison "
     "importers measurement ceilings sweeps plot interactive report doctor schemas cli"
 ).split()
 TOUCH_CORE = {"measurement", "doctor"}

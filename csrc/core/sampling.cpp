@@ -6,6 +6,8 @@
 #include <optional>
 #include <thread>
 
+#include "core/stopwatch.h"
+
 namespace roofline {
 namespace {
 
@@ -19,8 +21,6 @@ constexpr int kSteadyBatches = 5;
 // Where every launch is timed alone, emptying the caches can take far longer than what is timed: a batch need only be long against
 // the clock's resolution (tens of ns).
 constexpr double kFlushedBatch_s = 20e-6;
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Batches of one target, in turn over its sets.
 class Batches {
@@ -91,14 +91,14 @@ class Window {
 };
 
 double warm_up(Batches& batches, const Policy& policy) {
-  const double begin = now_s();
+  const Stopwatch watch;
   double reference = 0;
   int steady = 0;
   for (;;) {
     const double value = batches.next();
     steady = std::abs(value - reference) <= kSteady * value ? steady + 1 : 0;
     reference = value;
-    const double elapsed = now_s() - begin;
+    const double elapsed = watch.seconds();
     // A steady state that does not come in time (a noisy machine) is left to the statistics.
     if ((steady >= kSteadyBatches && elapsed >= policy.warmup_min_s) || elapsed >= policy.warmup_max_s) return elapsed;
   }
@@ -111,10 +111,10 @@ double clock_hz(Backend& backend, const Target& target, const Poll& poll) {
 }
 
 std::vector<double> bracket(Backend& backend, const Target& roof, const Policy& policy, const Poll& poll) {
-  const double begin = now_s();
+  const Stopwatch watch;
   Batches batches(backend, roof, policy.bracket_s / 5, poll);
   std::vector<double> samples;
-  while (samples.size() < 3 || now_s() - begin < policy.bracket_s) samples.push_back(batches.next());
+  while (samples.size() < 3 || watch.seconds() < policy.bracket_s) samples.push_back(batches.next());
   return samples;
 }
 
@@ -178,10 +178,10 @@ Sampled sample(Backend& backend, const Target& target, const Policy& policy, con
   result.clock_before_hz = clock_hz(backend, target, poll);
   batches.next();  // the clock probe left the pool asleep and the caches as they were
   if (!window) window.emplace(backend);
-  const double begin = now_s();
+  const Stopwatch watch;
   for (;;) {
     result.samples_s.push_back(batches.next());
-    const double elapsed = now_s() - begin;
+    const double elapsed = watch.seconds();
     const auto n = static_cast<int>(result.samples_s.size());
     if (n >= policy.min_samples && elapsed >= policy.min_s) {
       const Interval interval = median_interval(result.samples_s);

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "core/random.h"
+#include "core/stopwatch.h"
 #include "cpu/flush.h"
 #include "cpu/kernels.h"
 #include "cpu/share.h"
@@ -56,7 +56,7 @@ double chain_hz() {
   constexpr int kUnroll = 64;
   constexpr int kRounds = 4000;
   std::uint64_t value = 1, step = 3;
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   for (int i = 0; i < kRounds; ++i) {
 #if defined(__x86_64__)
 #define ROOFLINE_ADD4 "add %1, %0\n add %1, %0\n add %1, %0\n add %1, %0\n"
@@ -68,7 +68,7 @@ double chain_hz() {
     asm volatile(ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 : "+r"(value) : "r"(step));
 #endif
   }
-  return kUnroll * static_cast<double>(kRounds) / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return kUnroll * static_cast<double>(kRounds) / watch.seconds();
 #else
   return 0;
 #endif
@@ -257,7 +257,6 @@ void Device::make_cold(const std::vector<Extent>& memory) {
 }
 
 int Device::quickest(const std::string& what, int candidates, const std::function<Trial()>& prepare) {
-  using Clock = std::chrono::steady_clock;
   constexpr int kTurns = 10;        // the first wakes all threads, and does not count
   constexpr double kBetter = 0.97;  // of the time of an earlier candidate: below is noise
   constexpr double kNear = 1.15;    // of the quickest one's time
@@ -273,9 +272,9 @@ int Device::quickest(const std::string& what, int candidates, const std::functio
     for (int candidate = 0; candidate < candidates; ++candidate) {
       if (far[candidate] == kFar) continue;
       if (!trial.memory.empty() && *line_flush().instruction) make_cold(trial.memory);
-      const auto begin = Clock::now();
+      const Stopwatch watch;
       trial.run(candidate);
-      took_s[candidate][turn] = std::chrono::duration<double>(Clock::now() - begin).count();
+      took_s[candidate][turn] = watch.seconds();
       least_s = std::min(least_s, took_s[candidate][turn]);
     }
     // Ratios are to the first one, which stays.
@@ -297,7 +296,6 @@ int Device::quickest(const std::string& what, int candidates, const std::functio
 }
 
 double Device::run_batch(const Batch& batch) {
-  using Clock = std::chrono::steady_clock;
   const auto& sets = *batch.sets;
   const auto launch = [&](std::int64_t i) {
     for (const Launch& step : sets[(batch.first + i) % sets.size()]) step(*this);
@@ -315,18 +313,18 @@ double Device::run_batch(const Batch& batch) {
   } pinned(*pool_, pin);
 
   if (!batch.flush_each) {
-    const auto begin = Clock::now();
+    const Stopwatch watch;
     for (std::int64_t i = 0; i < batch.launches; ++i) launch(i);
-    return std::chrono::duration<double>(Clock::now() - begin).count();
+    return watch.seconds();
   }
   if (!batch.memory || batch.memory->size() != sets.size())
     throw Error("cpu: a batch to be flushed must state the memory of its sets");
   double seconds = 0;
   for (std::int64_t i = 0; i < batch.launches; ++i) {
     make_cold((*batch.memory)[(batch.first + i) % sets.size()]);  // by every thread: all of them are awake when the launch begins
-    const auto begin = Clock::now();
+    const Stopwatch watch;
     launch(i);
-    seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+    seconds += watch.seconds();
   }
   return seconds;
 }

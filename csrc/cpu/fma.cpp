@@ -2,10 +2,10 @@
 #include "ops/fma.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <numeric>
 
+#include "core/stopwatch.h"
 #include "cpu/device.h"
 #include "cpu/fma_kernels.h"
 #include "cpu/kernels.h"
@@ -36,8 +36,7 @@ std::int64_t in_l1(const Device& device) { return std::min<std::int64_t>(16 << 1
 // The clock of the cores in the kernel's loop: every reading is a lower bound, and an interrupt only lengthens one. The largest of
 // a thread counts, and of all threads the mean: theirs are the cycles that a rate is made of.
 double clock_hz(Device& device, const FmaKernel& kernel, const std::vector<FmaOperands>& operands) {
-  using Clock = std::chrono::steady_clock;
-  constexpr auto kMeasure = std::chrono::milliseconds(2);
+  constexpr double kMeasure_s = 2e-3;
   constexpr std::int64_t kTurns = 4096;  // 50 us and more, of which reading the time is little
   std::vector<double> best(device.threads());
   device.pool().pin();
@@ -45,10 +44,10 @@ double clock_hz(Device& device, const FmaKernel& kernel, const std::vector<FmaOp
     alignas(64) char start[kWidestFmaBlockBytes] = {}, result[kWidestFmaBlockBytes];
     if (kernel.begin) kernel.begin();
     for (const FmaClock& clock : kernel.clocks)
-      for (const auto end = Clock::now() + kMeasure; Clock::now() < end;) {
-        const auto begin = Clock::now();
+      for (const Stopwatch all; all.seconds() < kMeasure_s;) {
+        const Stopwatch watch;
         clock.run(start, result, kTurns * clock.steps, operands.empty() ? nullptr : &operands[worker]);
-        const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+        const double seconds = watch.seconds();
         best[worker] = std::max(best[worker], static_cast<double>(kTurns) * clock.cycles / seconds);
       }
     if (kernel.end) kernel.end();

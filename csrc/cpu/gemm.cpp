@@ -3,11 +3,11 @@
 #include "cpu/gemm.h"
 
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <limits>
 #include <map>
 
+#include "core/stopwatch.h"
 #include "cpu/library.h"
 #include "cpu/share.h"
 #if defined(ROOFLINE_HAVE_ONEDNN_HEADERS)
@@ -16,8 +16,6 @@
 
 namespace roofline::cpu {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Parts of columns begin at whole cache lines of c and at whole register tiles of packed b, for every library and element type.
 constexpr std::int64_t kColumns = 64;
@@ -218,10 +216,10 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
     if (!direct) {
       packing_memory.push_back(workspace(device, static_cast<std::size_t>(problem.inner * block.columns * size)));
       char* copy = static_cast<char*>(packing_memory.back().get());
-      const auto begin = Clock::now();
+      const Stopwatch watch;
       for (std::int64_t row = 0; row < problem.inner; ++row)
         std::memcpy(copy + row * block.columns * size, data + row * problem.columns * size, block.columns * size);
-      copy_s += std::chrono::duration<double>(Clock::now() - begin).count();
+      copy_s += watch.seconds();
       data = copy;
     }
     const auto description = objects.reorder(from.get(), layout);
@@ -274,9 +272,9 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
     plan->calls.push_back(std::move(call));
   }
 
-  const auto begin = Clock::now();
+  const Stopwatch watch;
   plan->run(device.pool(), packing);
-  if (gemm.packed_bytes) gemm.pack_s = copy_s + std::chrono::duration<double>(Clock::now() - begin).count();
+  if (gemm.packed_bytes) gemm.pack_s = copy_s + watch.seconds();
   gemm.launch = [plan](Queue& queue) { plan->run(pool(queue), plan->calls); };
   return gemm;
 }

@@ -5,9 +5,9 @@
 #include "ops/grouped_matmul.h"
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "core/stopwatch.h"
 #include "cpu/device.h"
 #include "cpu/kernels.h"
 #include "cpu/rows_kernels.h"
@@ -18,8 +18,6 @@ namespace roofline::cpu {
 namespace {
 
 using ops::GroupedMatmul;
-using Clock = std::chrono::steady_clock;
-
 constexpr std::int64_t kMostColumns = 512;   // of a part: packing a block of a costs 1 or 2 % of what it is used for
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 
@@ -214,7 +212,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   plan->down = describe(problem.d_model, problem.d_ff);
   plan->packed = workspace(device, static_cast<std::size_t>(packed_bytes));
   char* next = static_cast<char*>(plan->packed.get());
-  const auto begin = Clock::now();
+  const Stopwatch watch;
   const auto pack = [&](Weights& weights, const void* from) {
     weights.packed = next;
     next += experts * weights.strips * weights.strip_bytes;
@@ -229,7 +227,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   pack(plan->up, problem.w_up);
   if (problem.gated()) pack(plan->gate, problem.w_gate);
   pack(plan->down, problem.w_down);
-  const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
+  const double pack_s = watch.seconds();
 
   const std::int64_t inner_block = whole_lines(std::min(std::max(plan->up.words, plan->down.words), plan->most.inner));
   const std::int64_t most_rows = std::min(problem.tokens, plan->most.rows);

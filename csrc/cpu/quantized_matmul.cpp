@@ -3,10 +3,10 @@
 #include "ops/quantized_matmul.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <vector>
 
+#include "core/stopwatch.h"
 #include "cpu/device.h"
 #include "cpu/kernels.h"
 #include "cpu/products.h"
@@ -18,8 +18,6 @@ namespace roofline::cpu {
 namespace {
 
 using ops::QuantizedMatmul;
-using Clock = std::chrono::steady_clock;
-
 constexpr std::int64_t kMostColumns = 512;   // of a part: packing a block of a costs 1 or 2 % of what it is used for
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr int kMostWidth = 64;
@@ -287,12 +285,12 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   const Packing packing = packing_of(problem, table.width);
   const std::int64_t packed_bytes = product({packing.strips, packing.strip_bytes}, "quantized_matmul: packed b");
   const std::shared_ptr<void> packed = workspace(device, static_cast<std::size_t>(packed_bytes));
-  const auto begin = Clock::now();
+  const Stopwatch watch;
   device.pool().for_each(packing.strips, [&](int, std::int64_t strip) {
     char* const to = static_cast<char*>(packed.get()) + strip * packing.strip_bytes;
     pack_strip(problem, packing, *method.plain, method.fixed ? method.fixed->numbers : 1, strip, to);
   });
-  const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
+  const double pack_s = watch.seconds();
 
   const GemmKernels& pairs = *choose_gemm(Stored::bf16).table;
   const bool in_pairs = problem.dtype == DType::bf16 && problem.rows > table.tile_rows && !method.fixed &&

@@ -5,18 +5,16 @@
 
 #include <algorithm>
 #include <bitset>
-#include <chrono>
 #include <iterator>
 #include <numeric>
 #include <utility>
 
+#include "core/stopwatch.h"
 #include "cpu/gemm_kernels.h"
 #include "cpu/share.h"
 
 namespace roofline::cpu {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kPartColumns = 256;       // of a part: its sums and its b stay there too
 constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
@@ -202,12 +200,12 @@ TiledGemm plan_with(const TiledProblem& problem, Device& device, Stored type, Ch
   plan.tile = std::to_string(table->tile_rows) + "x" + std::to_string(table->width);
   plan.packed_bytes = problem.unpack ? 0 : product({strips, strip_bytes}, "tiled: bytes of packed b");
   const std::shared_ptr<void> packed = workspace(device, plan.packed_bytes);
-  const auto begin = Clock::now();
+  const Stopwatch watch;
   if (!problem.unpack)
     device.pool().for_each(strips, [&](int, std::int64_t strip) {
       table->pack[index(type)](problem.b, packed.get(), columns, problem.inner, strip, strip + 1);
     });
-  plan.pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
+  plan.pack_s = watch.seconds();
 
   const bool few = !problem.unpack && rows <= GemmKernels::kMostFewRows;
   if (few) plan.streams = read_streams<Number>(device, choice, type, rows, plan.packed_bytes);

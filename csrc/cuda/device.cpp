@@ -4,10 +4,10 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
+#include "core/stopwatch.h"
 #include "cuda/check.h"
 #include "cuda/device_kernels.h"
 #include "cuda/kernels.h"
@@ -265,18 +265,17 @@ void Device::flush(CUstream_st* stream) {
 // Launches that wait would wait for ever behind a gate, and work on other streams is not seen by events on ours: by the host's
 // clock, from an idle GPU to an idle GPU.
 double Device::run_host_timed(const Batch& batch) {
-  using Clock = std::chrono::steady_clock;
   const auto& sets = *batch.sets;
   const std::int64_t windows = batch.flush_each ? batch.launches : 1;
   double seconds = 0;
   for (std::int64_t window = 0; window < windows; ++window) {
     if (batch.flush_each) flush(stream_);
     ROOFLINE_CUDA(cudaDeviceSynchronize());
-    const auto begin = Clock::now();
+    const Stopwatch watch;
     for (std::int64_t i = window; i < (batch.flush_each ? window + 1 : batch.launches); ++i)
       for (const Launch& step : sets[(batch.first + i) % static_cast<std::int64_t>(sets.size())]) step(*this);
     ROOFLINE_CUDA(cudaDeviceSynchronize());
-    seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+    seconds += watch.seconds();
   }
   return seconds;
 }

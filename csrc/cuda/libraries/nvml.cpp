@@ -57,8 +57,6 @@ constexpr double kCounterWindow_s = 1;
 constexpr double kFresh_s = 0.25;
 constexpr std::size_t kFewestPowerReadings = 5;
 
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 // null where the library is too old for it
 template <class Function>
 void take(const SharedObject& from, Function& function, const char* symbol) {
@@ -238,7 +236,7 @@ void Telemetry::begin() {
   readings_.clear();
   stopping_ = false;
   begun_energy_j_ = energy_j();
-  begun_s_ = now_s();
+  window_ = Stopwatch();
   try {
     sampler_ = std::thread([this] {
       std::unique_lock<std::mutex> lock(mutex_);
@@ -260,12 +258,12 @@ void Telemetry::stop() {
 
 void Telemetry::end(Load& load) {
   if (!library_ || !sampler_.joinable()) return;
-  load.wall_s = now_s() - begun_s_;
+  load.wall_s = window_.seconds();
   const double counted_j = load.wall_s >= kCounterWindow_s ? energy_j() - begun_energy_j_ : 0;
   stop();
-  const bool asks = !readings_.empty() || now_s() - asked_s_ > kFresh_s;
+  const bool asks = !readings_.empty() || !asked_ || asked_->seconds() > kFresh_s;
   if (readings_.empty()) readings_.push_back(asks ? read() : last_);
-  if (asks) others_ = others(), last_ = readings_.back(), asked_s_ = now_s();
+  if (asks) others_ = others(), last_ = readings_.back(), asked_.emplace();
   auto& said = load.conditions;
   // One quantity of all readings that have it.
   const auto told = [&](double Reading::* member) {

@@ -7,12 +7,14 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/backend.h"
+#include "core/stopwatch.h"
 
 namespace roofline::cuda {
 
@@ -143,8 +145,9 @@ class Telemetry {
   std::vector<Reading> readings_;
   Reading last_;  // of the windows that ended
   Others others_;
-  double asked_s_ = -1e9;  // when both were asked for
-  double begun_s_ = 0, begun_energy_j_ = 0;
+  std::optional<Stopwatch> asked_;  // since both were asked for
+  Stopwatch window_;
+  double begun_energy_j_ = 0;
 };
 
 }  // namespace roofline::cuda
