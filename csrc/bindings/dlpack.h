@@ -54,7 +54,7 @@ static_assert(sizeof(View) == 48 && sizeof(Managed) == 64 && sizeof(Versioned) =
 // A tensor taken out of its capsule. Its producer's deleter is called once, when this dies.
 class Taken {
  public:
-  explicit Taken(const py::capsule& capsule);  // throws Error for what is no capsule of DLPack, or was taken before
+  explicit Taken(const py::capsule& capsule);  // throws Error for any other object, or one that was taken before
   ~Taken();
   Taken(const Taken&) = delete;
   Taken& operator=(const Taken&) = delete;

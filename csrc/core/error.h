@@ -1,4 +1,4 @@
-// Errors that cross the border to Python. One message each: what is wrong, where, and what to change.
+// Errors that cross the border to Python. One message each: the fault, its place and its cure.
 #pragma once
 
 #include <stdexcept>

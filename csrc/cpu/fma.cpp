@@ -88,7 +88,7 @@ Bound bound(const Fma& problem, Device& device, const FmaKernel& chosen, const s
       if (mine.size() > 0 && kernel.end) kernel.end();
     });
   }});
-  // The device outlives what is bound on it.
+  // The device outlives whatever is bound on it.
   bound.clock = [&device, kernel = chosen, operands, memory] { return clock_hz(device, kernel, operands); };
   keep(bound, memory);
   return bound;

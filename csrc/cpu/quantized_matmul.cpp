@@ -181,7 +181,7 @@ Bound tiled_by_groups(const QuantizedMatmul& problem, const Packing& packing, co
   // In fixed point several tiles of rows take longer than memory does.
   const bool waits = few && !tiles && (!fixed || rows * fixed->digits <= table.tile_rows);
   const Streams streams = waits ? streams_of_few_bits(table, strips * packing.strip_bytes, device) : Streams{};
-  // The longer a chunk is, the fewer times its sums meet scales: up to what is in flight.
+  // The longer a chunk is, the fewer times its sums meet scales: up to the bytes in flight.
   const int most_longer = fixed || rows <= table.tile_rows ? 2 : 0;
   int longer = 0;
   while (longer < most_longer && streams.count << longer < GemmKernels::kMostStreams) ++longer;

@@ -33,7 +33,7 @@ Caches find_caches(const std::vector<int>& cpus, const std::string& root = "");
 // The smallest over all ancestors of the control groups this process is in; version 1 and 2. Infinity, or INT64_MAX: no limit.
 double cgroup_cpus(const std::string& root = "");                // CPUs' worth of the quota
 std::int64_t cgroup_memory_bytes(const std::string& root = "");  // limit
-std::int64_t cgroup_free_bytes(const std::string& root = "");    // limit less what is used and cannot be dropped
+std::int64_t cgroup_free_bytes(const std::string& root = "");    // limit less the memory that cannot be dropped
 
 std::int64_t memory_bytes(const std::string& root = "");     // of the machine, or the control group's limit
 // That could be had without swapping, within the control groups and the process's own limits (RLIMIT_AS, RLIMIT_DATA).

@@ -278,7 +278,7 @@ TiledGemm plan_with(const TiledProblem& problem, Device& device, Stored type, Ch
   const std::int64_t panel_bytes = part_bytes ? whole_pages(product({packed_parts, part_bytes}, "tiled: packed a")) : 0;
   plan.workspace_bytes = (thread_bytes + wide_bytes) * device.threads() + product({panel_bytes, copies}, "tiled: copies of a");
   const std::shared_ptr<void> memory = workspace(device, plan.workspace_bytes);
-  // Rows that each thread has widened, then what is packed.
+  // Rows that each thread has widened, then packed ones.
   auto* const wide = reinterpret_cast<Number*>(static_cast<char*>(memory.get()) + thread_bytes * device.threads());
   Number* const panels = wide + wide_bytes / kNumber * device.threads();
   const std::int64_t copy_floats = alone ? panel_bytes / kNumber : 0;  // from one thread's to the next one's

@@ -299,7 +299,7 @@ double Device::run_batch(const Batch& batch) {
   ForeignStream* const foreign = batch.stream;
   CUstream_st* const stream = foreign ? reinterpret_cast<CUstream_st*>(foreign->handle) : stream_;
   std::int64_t chunk = foreign ? std::min(foreign->chunk, batch.launches) : gate_chunk(batch.launches, entries);
-  // What is held back is on the GPU without gaps. Loading code waits until the GPU is idle, and so for the gate.
+  // Work that is held back is on the GPU without gaps. Loading code waits until the GPU is idle, and so for the gate.
   const bool gated = batch.gate && entries <= kMostGateEntries && !(foreign && !foreign->called);
   if (foreign) foreign->called = true;
   double seconds = 0, gapless_s = 0;

@@ -1,4 +1,4 @@
-"""The package's errors. A message says what is wrong, where, and what to change."""
+"""The package's errors. A message names the fault, its place and its cure."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ UNKNOWN, SHOWN = (0.4, 7.0, 0.0), (0.5, 0.01, 2.0)
 DISTURBED = {"contended": 0.3}
 MEMORY = 2.0  # how much more the factor of memory is trusted: what makes a kernel slower than a roof that moves stays where it is
 LEAST, MOST = 0.3, 100.0  # of the factors
-# Upper ends of what is usual: what no standard problem shows stays well below.
+# Upper ends of usual costs: those that no standard problem shows stay well below.
 BYTE_S, WRITE_S, LOOP_S, START_S, PAGE_S = 100e-12, 200e-12, 10e-9, 0.5e-6, 200e-9
 # The expected `joins` of a kernel, give or take as much. Standard problems that all ran on cores equally far apart cannot tell
 # joins from the start. A GPU's kernels have more, or none.

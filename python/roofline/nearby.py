@@ -14,7 +14,7 @@ from .dtypes import dtype
 from .operators import Operator
 from .words import annotated
 
-# In the logarithm of the time: usual size of what is beyond the costs, and how well one measurement repeats.
+# In the logarithm of the time: usual size of the time beyond the costs, and how well one measurement repeats.
 SPREAD, REPEATED, REPEATED_DISTURBED = 0.35, 0.08, 0.16
 # In squared distances: a size NEAR times as large, and another mode, among them dtypes.
 NEAR, OTHER = 32.0, 0.15

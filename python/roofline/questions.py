@@ -124,7 +124,7 @@ class PredictionTable(Shown, Records, Sequence[Answer | None]):
 
 
 def subject_of(given: What, dtypes: Mapping[str, Any]) -> Operator | type[Operator] | TransformerConfig:
-    """What is asked about: a problem, an operator that lacks its fields, or a model with these dtypes.
+    """The subject of a question: a problem, an operator that lacks its fields, or a model with these dtypes.
 
     A name is an operator's (or an alias of one), a preset's, or a path. Raises Error for an unknown one, with those like it.
     """

@@ -96,7 +96,7 @@ def matmul(a: Array, b: Array) -> Array:
     rows = max(CHUNK // b.shape[-1], 1)
     if isinstance(b, np.ndarray) or b.ndim != 2 or len(b) <= rows:
         return np.matmul(a, b)  # type: ignore[no-any-return]
-    # What is widened where it is indexed: in parts that stay in a cache.
+    # Arrays that are widened where they are indexed: in parts that stay in a cache.
     a = np.asarray(a)
     return sum(np.matmul(a[..., k : k + rows], b[k : k + rows]) for k in range(0, len(b), rows))
 

@@ -124,7 +124,7 @@ def sweep(
         The points of this sweep in order.
 
     Raises:
-        Error: for bad input before anything is measured; on Ctrl-C what is finished is on disk.
+        Error: for bad input before anything is measured; on Ctrl-C finished points are on disk.
     """
     opened = open_device(device, threads)
     problem, machine = problem_of(problem), None if machine is None else machine_of(machine)

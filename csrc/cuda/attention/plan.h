@@ -45,7 +45,7 @@ constexpr QueryTiling plan_queries(std::int64_t heads, std::int64_t kv_heads, st
   tiling.units = heads / tiling.heads_per_unit;
   tiling.unit_rows = tiling.heads_per_unit * seq_q;
   tiling.unit_blocks = ceil_div(tiling.unit_rows, block_q);
-  // Half of L2: queries, results and what is on its way need room too. Whole KV heads.
+  // Half of L2: queries, results and data on their way need room too. Whole KV heads.
   const std::int64_t kept = std::max<std::int64_t>(1, l2_bytes / 2 / std::max<std::int64_t>(kv_bytes, 1));
   tiling.section = std::min(tiling.units, kept * tiling.units_per_kv);
   return tiling;

@@ -8,7 +8,7 @@
 
 namespace roofline::cuda {
 
-// `chosen` as it is now. Throws Error for an expert that there is not.
+// `chosen` as it is now. Throws Error for an expert number out of range.
 std::vector<std::int32_t> chosen_experts(const ops::GroupedMatmul& problem, Device& device);
 
 }  // namespace roofline::cuda

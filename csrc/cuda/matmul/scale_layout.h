@@ -8,7 +8,7 @@
 namespace roofline::cuda {
 
 // 8-bit scales: tiles of 128 rows by 4 blocks along inner, in 512 bytes. Sixteen bytes hold the four blocks of rows r, r + 32, r + 64
-// and r + 96. Tiles follow each other along inner first. What is past the last row or block is zero.
+// and r + 96. Tiles follow each other along inner first. Scales past the last row or block are zero.
 constexpr std::int64_t kScaleTileRows = 128, kScaleTileBlocks = 4, kScaleTileBytes = kScaleTileRows * kScaleTileBlocks;
 
 ROOFLINE_HOST_DEVICE constexpr std::int64_t tiles_across(std::int64_t blocks) { return (blocks - 1) / kScaleTileBlocks + 1; }

@@ -52,7 +52,7 @@ constexpr int plan_bulk_tile(std::int64_t in_flight_bytes, int arrays, bool stor
   return static_cast<int>(wanted / (kBulkBlocks * arrays));
 }
 
-// An array cut into tiles: whole ones, then one of what is left in units of 16 bytes; the elements past that are the tail.
+// An array cut into tiles: whole ones, then one of the rest in units of 16 bytes; the elements past that are the tail.
 struct Tiles {
   std::int64_t count = 0;
   std::int64_t bytes = 0;  // of all of them

@@ -61,7 +61,7 @@ ROOFLINE_DEVICE void copy_async(std::uint32_t to, const void* from, bool valid) 
                : "r"(to), "l"(__cvta_generic_to_global(from)), "r"(valid ? 16 : 0)
                : "memory");
 }
-// How L2 is to treat what is read: what is read once gives way first.
+// How L2 treats the data read: data read once give way first.
 ROOFLINE_DEVICE std::uint64_t reading_policy(bool once) {
   std::uint64_t policy;
   if (once)

@@ -20,7 +20,7 @@ auto encoder(const char* what) {
   ROOFLINE_CUDA(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result));
 #endif
   if (result != cudaDriverEntryPointSuccess || !found)
-    throw Unsupported(std::string(what) + " needs tensor maps, which this driver has not; use a driver of CUDA 12 or newer");
+    throw Unsupported(std::string(what) + " needs tensor maps, which this driver lacks; use a driver of CUDA 12 or newer");
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
 }
 

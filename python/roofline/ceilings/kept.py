@@ -36,7 +36,7 @@ def machines_in(out: str | os.PathLike[str], *, force: bool = False) -> tuple[Ma
 
 
 class Kept:
-    """The files of one measurement. out: the machine file; side: what is written after every piece, and read to go on with it."""
+    """The files of one measurement. out: the machine file; side: the file written after every piece, and read to go on with it."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Kept:
         )
 
     def save(self, machine: Callable[[], Machine]) -> None:
-        """Keep what is there of an unfinished machine."""
+        """Keep the finished part of a machine."""
         if self.side is not None:
             begun = time.monotonic()
             machine().save(self.side, force=True)  # looked at before it was begun

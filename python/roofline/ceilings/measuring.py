@@ -35,7 +35,7 @@ from .wanted import wanted, wanted_series
 
 T = TypeVar("T")
 
-QUICK_S = 9.0  # what is begun by then ends within 10 s
+QUICK_S = 9.0  # measurements begun by then end within 10 s
 STANDARD = Policy(min_s=0.3, max_s=1.5, tries=3)
 POLICIES = {"quick": QUICK, REPORT: QUICK, "standard": STANDARD, "thorough": THOROUGH}
 LATE = "the time limit was reached"
@@ -83,7 +83,7 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
 def _with_unit_rate(made: Ceiling, device: Device) -> Ceiling:
     """A GPU's compute ceiling with the operations of its unit per cycle and multiprocessor, where they are known.
 
-    A rate above 103 % of it at the measured clock is implausible, unless what is known is an estimate. A library chooses what it
+    A rate above 103 % of it at the measured clock is implausible, unless the known peak is an estimate. A library chooses what it
     adds products up in: its own are held against the fastest.
     """
     if made.kind != "compute":
@@ -210,7 +210,7 @@ class _Run:
         return [label for label in self.labels if label not in have]
 
     def machine(self, *, finished: bool = False) -> Machine:
-        """All that is there; while it is unfinished, with what is pending in the provenance."""
+        """All ceilings so far; until they are complete, the provenance names those pending."""
         curves = {label: s for label, s in self.found_series.items() if isinstance(s, SizeCurve)}
         empirical = {label: s for label, s in self.found_series.items() if isinstance(s, EmpiricalRoofline)}
         in_order = [label for label in self.labels if label in self.ceilings]
@@ -321,14 +321,14 @@ def measure_machine(
         quick: the main ceilings only, in 10 s (deadline_s is QUICK_S where there is no policy).
         thorough: every access at every level with all threads and with one, strides, the knee at every level, size curves and a
             long load; minutes.
-        deadline_s: what is not begun by then is left out, and the machine's provenance names it under left_out; what fails (a
+        deadline_s: a ceiling not begun by then is left out, and the machine's provenance names it under left_out; what fails (a
             probe with a wrong result) too, with a reason that begins with "failed: ".
         out: a machine file. The finished machine takes the place of the same device and name in it, and all others are kept;
             until then it stays as it was.
-        unfinished: what is written after every ceiling (default: `out` with .partial behind it, which goes in the end); the
+        unfinished: the file written after every ceiling (default: `out` with .partial behind it, which goes in the end); the
             same call goes on with it.
         force: replace an `out` that is no machine file, and an unfinished measurement of other options.
-        arena_bytes: memory for the arrays of all probes; None is the smaller of 4 GiB and a quarter of what is available.
+        arena_bytes: memory for the arrays of all probes; None is the smaller of 4 GiB and a quarter of the available memory.
         depth: "report" is what a report measures, quick and what predictions need.
 
     Raises:

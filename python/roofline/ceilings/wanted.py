@@ -1,4 +1,4 @@
-"""What is measured of a device, by depth: quick (for reports and predictions), standard (every roof), thorough (all there is)."""
+"""Ceilings of a device, by depth: quick (for reports and predictions), standard (every roof), thorough (all there is)."""
 
 from __future__ import annotations
 

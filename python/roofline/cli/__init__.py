@@ -32,7 +32,7 @@ def _say(line: str) -> None:
 
 
 def _silence(stream_name: str) -> None:
-    """What is still buffered for a reader that has gone must not raise again when Python ends."""
+    """Output still buffered for a reader that has gone must not raise again when Python ends."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), getattr(sys, stream_name).fileno())
 

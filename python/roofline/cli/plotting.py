@@ -257,7 +257,7 @@ def _drawn(picture: Any, suffixes: Iterable[str], *args: Any, **given: Any) -> d
 
 
 def _write(options: argparse.Namespace, folder: Path, drawn: Callable[[Iterable[str]], Mapping[str, bytes]]) -> int:
-    """Write what is drawn into the folder that is asked for, or of its files the one that is."""
+    """Write the pictures into the folder that is asked for, or of its files the one that is."""
     from ..plot.figure import SUFFIXES
     from ..report.files import require_folder
 

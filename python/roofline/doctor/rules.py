@@ -55,7 +55,7 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of one run. asked: threads, 0 for the library's own choice; died: how its process ended, if it did."""
+    """The known facts of one run. asked: threads, 0 for the library's own choice; died: how its process ended, if it did."""
 
     library: str
     dtype: str

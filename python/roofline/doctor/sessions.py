@@ -133,7 +133,7 @@ class Session(Worker):
 
 
 class Watch:
-    """Cores that others kept busy, and that the host took, while it is open. own_s: CPU seconds of what is watched."""
+    """Cores that others kept busy, and that the host took, while it is open. own_s: CPU seconds of the watched process."""
 
     def __init__(self, own_s: Callable[[], float]) -> None:
         self._own_s = own_s

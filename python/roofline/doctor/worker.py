@@ -45,7 +45,7 @@ def built_with(config: Any) -> str:
 
 
 def facts_of(pool: Mapping[str, Any], **known: Any) -> dict[str, Any]:
-    """What a reply says of a BLAS: what its pool of threads tells, and what is known beside it."""
+    """What a reply says of a BLAS: what its pool of threads tells, and other known facts."""
     return {
         "blas": pool.get("internal_api") or "unknown",
         "blas_version": pool.get("version") or "",

@@ -49,7 +49,7 @@ class Number:
             raise Error(f"source must be an address (or {UNSOURCED!r}, and then verified must be false)")
 
     def to_dict(self) -> dict[str, Any]:
-        """As the file has it: without what is empty."""
+        """As the file has it: without empty fields."""
         return {name: what for name, what in dataclasses.asdict(self).items() if what or name in ("value", "verified")}
 
 
@@ -78,7 +78,7 @@ class Peak(Number):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Datasheet:
-    """What is stated about one device.
+    """The stated figures of one device.
 
     device: "cuda", "cpu", ... as machines name theirs. numbers: see NUMBERS. dense and sparse: FLOP/s; sparse is what the
     vendor quotes for 2:4-sparse operands. per_cycle: FLOP per cycle and core (CPUs). origin: "" for those of the package,

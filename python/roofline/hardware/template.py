@@ -58,5 +58,5 @@ def template(name: str, rates: Mapping[str, float] | None = None, *, device: str
         "]",
     ]
     text = "\n".join(lines) + "\n"
-    read(text, id="template", where=name)  # what is wrong is said here, not when the file is used
+    read(text, id="template", where=name)  # faults are said here, not when the file is used
     return text

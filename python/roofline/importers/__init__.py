@@ -33,7 +33,7 @@ def read(path: str | os.PathLike[str], *, tool: str | None = None, collective: s
         collective: of a log of nccl-tests that does not name its own.
 
     Raises:
-        Error: for any other file, and for what is wrong in it with the line's number.
+        Error: for any other file, and for a fault in it, with the line's number.
     """
     if tool is not None:
         require_one_of("tool", tool, TOOLS)

@@ -17,7 +17,7 @@ LEAST_BYTES = 32 * 1024  # of a tensor; smaller ones are allocated apart
 
 
 def arena_bytes(available: int, asked: int | None = None) -> int:
-    """The smaller of LIMIT_BYTES and a quarter of the available memory, in whole regions; or what is asked for.
+    """The smaller of LIMIT_BYTES and a quarter of the available memory, in whole regions; or as much as is asked for.
 
     Raises OutOfMemory where more is asked for than is available.
     """

@@ -17,7 +17,7 @@ from .tensors import Held, bind, require_kernels
 
 
 def _checked_names(problem: Operator, names: Collection[str], in_place: Collection[str]) -> None:
-    """Raises Error for what is missing, unknown, or in place and not updated."""
+    """Raises Error for tensors that are missing, unknown, or in place and not updated."""
     specs = {spec.name: spec for spec in problem.tensors()}
     for name in names:
         if name not in specs:

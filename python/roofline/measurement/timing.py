@@ -207,7 +207,7 @@ def with_plausibility(measurement: Measurement, kept: float = 0.0) -> Measuremen
 
 
 def checked_options(opened: Device, machine: Given | None, policy: Policy | None) -> tuple[Machine | None, Policy]:
-    """The machine, and the policy or the usual one. Raises Error for what is neither, and for a machine of another device."""
+    """The machine, and the policy or the usual one. Raises Error for anything else, and for a machine of another device."""
     require_type("policy", policy, (Policy, type(None)), "a roofline.Policy")
     machine = None if machine is None else machine_of(machine)
     if machine is not None and machine.device != opened.name:

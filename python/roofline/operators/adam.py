@@ -20,7 +20,7 @@ class Adam(Operator):
     """m = β₁ m + (1 - β₁) g; v = β₂ v + (1 - β₂) g²; p = p (1 - rate · decay) - step m / (sqrt(v) / root + eps), in place.
 
     step = rate / (1 - β₁^t) and root = sqrt(1 - β₂^t) are numbers of the step. elements: parameters. dtype: of the parameters that
-    the model reads; gradient_dtype, moment_dtype: of g, and of m and v. master: an fp32 copy is what is updated, and the parameters
+    the model reads; gradient_dtype, moment_dtype: of g, and of m and v. master: an fp32 copy is updated, and the parameters
     are written from it. decayed: with weight decay (AdamW). Sources: Kingma and Ba (arXiv:1412.6980), section 2, Loshchilov and
     Hutter (arXiv:1711.05101). Raises Error for bad fields.
     """

@@ -85,7 +85,7 @@ class Rowwise(Mapped, abstract=True):
 
 
 class RowCached(Variant):
-    """What is met again while a row is worked on is found in a cache (the plan's row_cached); else it comes from memory again."""
+    """Numbers met again while a row is worked on are found in a cache (the plan's row_cached); else it comes from memory again."""
 
     def again(self, problem: Any, plan: Facts) -> dict[str, tuple[int, int]]:
         """Bytes by named term, each with the bytes a thread touched since."""

@@ -20,7 +20,7 @@ class TopkSigmoid(Router):
 
     logits: [tokens, experts] in dtype. bias: [experts] in fp32, where biased: it decides the choice and does not enter the weights.
     weights: [tokens, experts_per_token] in fp32, divided by their sum where renormalise; chosen: as many int32. Selection is by
-    successive maxima of what is left: k n - k (k - 1) / 2 comparisons for k of n; limits on groups of experts are not counted.
+    successive maxima of the rest: k n - k (k - 1) / 2 comparisons for k of n; limits on groups of experts are not counted.
     Source: DeepSeek-V3 (arXiv:2412.19437), section 2.1.2. Raises Error for bad fields.
     """
 

@@ -16,7 +16,7 @@ class TopkSoftmax(Router):
     """The experts_per_token largest of softmax(logits) of each token, largest first, and which experts they are.
 
     logits: [tokens, experts] in dtype. weights: [tokens, experts_per_token] in fp32, divided by their sum where renormalise;
-    chosen: as many int32. Selection is by successive maxima of what is left: k n - k (k - 1) / 2 comparisons for k of n. Raises
+    chosen: as many int32. Selection is by successive maxima of the rest: k n - k (k - 1) / 2 comparisons for k of n. Raises
     Error for bad fields.
     """
 

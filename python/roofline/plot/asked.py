@@ -35,7 +35,7 @@ def several_in(values: Any) -> bool:
 
 
 def one_of_axis(values: Size | None, usual: int) -> int:
-    """The size of what is no axis here: the one that is given, else the usual one."""
+    """The size of a field that is no axis here: the one that is given, else the usual one."""
     if values is None:
         return usual
     found = checked("sizes", values)

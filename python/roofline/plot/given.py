@@ -43,7 +43,7 @@ def own_points(given: Points | None) -> list[OwnPoint]:
     """Points of tuples (name, FLOP/byte, FLOP/s[, dtype]), of {name: (FLOP/byte, FLOP/s)}, of records with the keys of COLUMNS,
     of a pandas DataFrame with such columns, or of the path of a CSV or JSON file with such records.
 
-    Rates may be text with a unit: "3.1 TFLOP/s". Raises Error naming the point and what is wrong with it.
+    Rates may be text with a unit: "3.1 TFLOP/s". Raises Error naming the point and its fault.
     """
     if given is None:
         return []

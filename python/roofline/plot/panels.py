@@ -101,7 +101,7 @@ def set_title(ax: Axes, title: str, room: Room, left: float = 0.8) -> None:
 
 
 def set_legend(ax: Axes, theme: Theme, named: Sequence[tuple[str, Any]], room: Room, gap: float = 0.1) -> None:
-    """Right of the axes, with no more rows and letters than fit; the last row counts what is left out. named: names and handles."""
+    """Right of the axes, with no more rows and letters than fit; the last row counts the others. named: names and handles."""
     if not named:
         return
     from matplotlib.lines import Line2D

@@ -29,7 +29,7 @@ LENGTH = ("seq_q", "seq_kv")  # where a sweep changes both, it is one axis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """A point: its fields, the variant, what was measured and what is expected (None where that is not)."""
+    """A point: its fields, the variant, what was measured and what was expected (None where that was not)."""
 
     problem: Operator
     fields: Mapping[str, Any]

@@ -122,7 +122,7 @@ def bound_of(profile: Mapping[str, float]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """One change, and what is expected of it. gain: the rate with it over the rate without. time_s: with it; bound: what then takes
+    """One change and its expected gain. gain: the rate with it over the rate without. time_s: with it; bound: what then takes
     most of that ("" where that is not known). at_most: the gain is that of reaching a roof, which few kernels do. detail: why, and
     what else to know.
     """

@@ -191,7 +191,7 @@ def _gpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list
     return [*found, (one, "driver")] if one.access == "copy" else found
 
 
-# -- what is wanted ---------------------------------------------------------------------------------------------------------
+# -- problems wanted ---------------------------------------------------------------------------------------------------------
 
 
 def _level(target: Target, rank: int, level: str, access: str, depth: str) -> Iterator[Wanted]:

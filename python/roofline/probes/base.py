@@ -174,7 +174,7 @@ def want(
     sustained: bool = False,
     kept: bool = True,
 ) -> Wanted:
-    """What is wanted of `probe`, under the name that its result will have."""
+    """The problem wanted of `probe`, under the name that its result will have."""
     problem, variant = candidates[0]
     named = probe.name(probe.identity(target, problem, variant, level))
     return Wanted(

@@ -17,7 +17,7 @@ FITS = 0.9
 
 # An SM of 8.0 and later has one array for L1 and shared memory, of which so much is always L1.
 L1_BESIDE_SHARED_BYTES = 28 * KIB
-# The L2 of large GPUs has two halves, and a line that both sides read may lie in each: what is to stay must fit one, with room.
+# The L2 of large GPUs has two halves, and a line that both sides read may lie in each: data that stay must fit one, with room.
 GPU_LASTING = 0.4
 # Up to so many times the last cache, a warm set still finds a good part of itself there.
 PARTLY = 2.0

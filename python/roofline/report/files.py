@@ -76,7 +76,7 @@ def require_ours(folder: Path, names: Iterable[str], *, force: bool = False) -> 
 
 
 def begin(path: str | os.PathLike[str], *, thorough: bool = False, force: bool = False) -> Path:
-    """The folder of a new report, and in it a folder for what is unfinished; nothing else is changed.
+    """The folder of a new report, and in it a folder for unfinished files; nothing else is changed.
 
     Unfinished files of an interrupted report are removed, but with thorough the ceilings of a thorough one are gone on with. Raises
     Error where the folder cannot be written, holds a file of one of our names that no report wrote, or has an unfinished thorough

@@ -109,7 +109,7 @@ def conditions(machine: Machine) -> list[str]:
 
 
 def end_check_lines(machine: Machine) -> list[str]:
-    """Whether the main roofs moved between the start and the end of the report, or what is wrong in a file that was edited."""
+    """Whether the main roofs moved between the start and the end of the report, or the faults of a file that was edited."""
     found = enumerate(report_facts(machine).get("end_check", []))
     try:
         checks = [build(Bracket, item, where=f"provenance: report: end_check[{index}]") for index, item in found]
@@ -159,7 +159,7 @@ def left_out_counts(machine: Machine) -> list[str]:
 
 
 def prediction_lines(results: Iterable[Measurement]) -> list[str]:
-    """Median and 95th percentile of |predicted / measured - 1|, and the worst points with what is known of the cause.
+    """Median and 95th percentile of |predicted / measured - 1|, and the worst points with the known causes.
 
     Points that were contended or whose roof moved are counted, and not averaged in.
     """

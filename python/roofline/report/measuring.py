@@ -26,7 +26,7 @@ from .page import require_packages
 from .points import Point, default_points
 
 DEFAULT_S, QUICK_S = 55.0, 25.0
-CEILINGS_SHARE = 0.6  # at most, of the time limit; what is left serves the operators
+CEILINGS_SHARE = 0.6  # at most, of the time limit; the rest serves the operators
 RESERVE_S = 5.0  # kept for the end check, the pictures and the files
 
 

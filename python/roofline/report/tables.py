@@ -279,7 +279,7 @@ def sanity_lines(machine: Machine) -> list[str]:
 
 
 def why_wrong(m: Measurement) -> str:
-    """What is known about the cause of a prediction's error, and explains its sign.
+    """The known cause of a prediction's error, which explains its sign.
 
     Either way: roofs that moved, terms that are near each other, spread. Too short: what was left out, the kernel below its roof.
     Too long: a part that alone takes longer than the run.

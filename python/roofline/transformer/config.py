@@ -23,7 +23,7 @@ _OF_EXPERTS = ("experts_per_token", "expert_groups", "groups_per_token", "expert
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformerConfig(Shown, ByName):
-    """A decoder-only transformer. 0 and "" mean that a part is absent, or what is said here.
+    """A decoder-only transformer. 0 and "" mean that a part is absent, or as said here.
 
     Attributes:
         kv_heads: of attention (0: as heads).

@@ -1,6 +1,6 @@
 """A Hugging Face config.json as a TransformerConfig: read by hand, nothing imported and nothing downloaded.
 
-What is missing is listed and never guessed. A key may be absent only where the architecture's own code gives it a value, and
+Missing keys are listed and never guessed. A key may be absent only where the architecture's own code gives it a value, and
 `families` says which.
 """
 

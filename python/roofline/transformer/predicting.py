@@ -35,9 +35,9 @@ REALISTIC_LAUNCH_S, REALISTIC_COLLECTIVE_S = 2e-6, 10e-6
 
 
 def realistic(machine: Machine, how: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Options with what is usual in the place of what was not given, and what that is, in plain English; "" where it is nothing.
+    """Options with usual values in the place of missing ones, and these values in plain English; "" where it is nothing.
 
-    Measured ceilings are reached already: they stay. Where the machine timed kernels, these are what is usual.
+    Measured ceilings are reached already: they stay. Where the machine timed kernels, these are the usual values.
     """
     changed, said = dict(how), []
     counted = how.get("counting", FULL) == FULL
@@ -163,7 +163,7 @@ def ranks_on(machine: Machine, tp: int | None, ep: int) -> int:
 
 
 def options_of(machine: Machine, how: Mapping[str, Any]) -> Options:
-    """What is stated in `how`, and the usual for the rest. Raises Error for an option that `predict_model` does not have."""
+    """The options stated in `how`, and usual ones for the rest. Raises Error for an option that `predict_model` does not have."""
     names = [field.name for field in fields(Options)]
     if unknown := [name for name in how if name not in names]:
         near = hint(unknown[0], (*names, "batch", "seq_kv", "seq_q", "phase", "quantity", "title"))

@@ -169,7 +169,7 @@ def residual_norm(config: TransformerConfig, rows: int) -> Operator:
 
 
 def activation(config: TransformerConfig, rows: int, columns: int) -> Operator:
-    """Between the products of a dense FFN. What is gated costs as silu, the rest as gelu; both are bound by memory."""
+    """Between the products of a dense FFN. Gated ones cost as silu, others as gelu; both are bound by memory."""
     if config.gated:
         return SiluMul(rows=rows, columns=columns, dtype=config.activations)
     return Gelu(elements=rows * columns, form="tanh", dtype=config.activations)

@@ -224,7 +224,7 @@ METHODS: Mapping[str, Callable[[Mapping[str, Any], str], Quantization]] = {
 
 
 def _covers(given: Mapping[str, Any], where: str) -> str:
-    """What is left when attention's projections are in the list of modules that stay as they were, of any layer.
+    """The weights left when attention's projections are in the list of modules that stay as they were, of any layer.
 
     Others in it (heads, routers, layers beyond the model's own) are never covered.
     """

@@ -72,7 +72,7 @@ class ModelPrediction(OfModel):
 
     Attributes:
         parts: in the order they run.
-        realistic_s: the time where software reaches what is usual, see `predicting.realistic`; None where that is not asked or
+        realistic_s: the time where software reaches the usual shares, see `predicting.realistic`; None where that is not asked or
             time_s is it.
         ceilings: labels of those that were used, unverified ones marked.
         counted: its contents, in plain English.
@@ -174,7 +174,7 @@ class ModelPrediction(OfModel):
 
     @property
     def amdahl(self) -> float:
-        """The speed-up that no number of further ranks exceeds: what is divided takes no time then, and collectives none either.
+        """The speed-up that no number of further ranks exceeds: the divided part takes no time then, and collectives none either.
 
         Infinite with ep, whose ranks divide the sequences too.
         """

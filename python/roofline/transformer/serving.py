@@ -49,7 +49,7 @@ class ServingPrediction(OfModel):
         mfu: over that time, as of `ModelPrediction`.
         mbu: likewise.
         price_per_hour: of one device.
-        realistic: the same where software reaches what is usual, see `predicting.realistic`; None where that is not asked or is
+        realistic: the same where software reaches the usual shares, see `predicting.realistic`; None where that is not asked or is
             the same.
     """
 

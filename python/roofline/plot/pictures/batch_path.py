@@ -59,7 +59,7 @@ def batch_path(
 ) -> Panels:  # fmt: skip
     """A decode step of a model, or problems, from the smallest batch to the largest: a line on the roofline with its ends named.
 
-    Dashed and hollow: what is expected (of a problem: what the roofs allow). Solid and filled: measured.
+    Dashed and hollow: expected (of a problem: what the roofs allow). Solid and filled: measured.
 
     Args:
         machine: one.

@@ -69,7 +69,7 @@ def _by_size(times: Mapping[str, float], total: float) -> tuple[list[str], list[
 
 
 def _measured(config: Any, machine: Any, phase: Any, results: Any, how: Mapping[str, Any]) -> Rows:
-    """Seconds of each kernel: measured where it was, else expected; a tick is what is expected of a measured one."""
+    """Seconds of each kernel: measured where it was, else expected; a tick is the expected time of a measured one."""
     census = census_of(config, phase, machine, results=results, **how)
     expected = summed((e.name, e.count * e.time_s) for e in census.entries if e.time_s is not None)
     seen = summed((e.name, e.count * e.measured_s) for e in census.entries if e.measured_s is not None)
@@ -105,7 +105,7 @@ def block_profile(
 ) -> Panels:  # fmt: skip
     """Where the time of a phase goes: all of it by the roof it is spent under, then kernel by kernel; a panel a phase.
 
-    With results it is that of the measured kernels; bars of those that were not measured are pale, ticks are what is expected.
+    With results it is that of the measured kernels; bars of those that were not measured are pale, ticks are expected times.
 
     Args:
         machine: one, or predictions of a model on one.

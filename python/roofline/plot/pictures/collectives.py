@@ -28,10 +28,10 @@ def collectives(
 
     Args:
         results: measurements of collectives, a results.jsonl or its folder, such as `roofline import` makes of logs of nccl-tests.
-        machine: one with a link: what it allows, and what is expected with the latency of each collective.
+        machine: one with a link: what it allows, and the expected time with the latency of each collective.
         work: the collective that is expected, where there are no measurements.
         size: bytes of the tensor, where there are no measurements.
-        link_latency_s: of a collective, in what is expected.
+        link_latency_s: of a collective, in the expected time.
 
     element of the records: "point": label, of, size_bytes, link_bytes, time_s, link_bytes_per_s.
     """

@@ -135,7 +135,7 @@ def hierarchy(
 
 
 def _measured(problem: Operator, results: Measured | None) -> dict[str, float]:
-    """FLOP/s of each variant of the problem, the fastest; of a product what is not naive is tiled."""
+    """FLOP/s of each variant of the problem, the fastest; of a product every variant but naive is tiled."""
     found: dict[str, float] = {}
     for m in results_of(results):
         if m.operator == problem.name and dict(m.problem) == problem.to_dict() and m.flops_per_s and m.variant != "ncu":

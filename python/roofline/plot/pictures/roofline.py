@@ -372,7 +372,7 @@ def roofline(
         results: measurements, a results.jsonl or its folder.
         points: your own: (name, FLOP/byte, FLOP/s[, dtype]), {name: (FLOP/byte, FLOP/s)}, or a CSV or JSON file with the columns
             name,
-            flops_per_byte, flops_per_s, dtype; rates may be text ("3.1 TFLOP/s"). Each shows its share of what is attainable there.
+            flops_per_byte, flops_per_s, dtype; rates may be text ("3.1 TFLOP/s"). Each shows its share of the attainable.
         dtype: only its roofs and points; ridge points and shading are its own.
         datasheet: another machine whose stated ceilings are drawn over the measured ones.
         floor_bytes: bytes that a kernel moves: the launch is a third roof for such kernels (default: that of points which it

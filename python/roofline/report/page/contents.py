@@ -135,7 +135,7 @@ def _predicted(listed: Sequence[Measurement]) -> list[dict[str, Any]]:
             f"{m.operator} {m.variant}".strip(),
             m.brief_problem(names[m.operator]),
             f"predicted {fmt_si(m.prediction['time_s'], 's')}, measured {fmt_si(m.time_s, 's')}: {fmt_error(m.prediction_error)}",
-            why_wrong(m) or "within what is usual",
+            why_wrong(m) or "within the usual range",
         ]
         found.append({
             "operator": m.operator, "x": m.prediction["time_s"], "y": m.time_s, "ok": m.status == "ok", "hover": hover,
