@@ -29,7 +29,7 @@ struct Load {
   bool throttled = false;      // it slowed down for heat or a fault of its supply, and may not when it is measured again
 };
 
-// A stream of somebody else's, which a user's callable launches on, and what is found out about the callable there.
+// A stream of somebody else's, which a user's callable launches on, and the facts found out about the callable there.
 struct ForeignStream {
   std::uintptr_t handle = 0;
   bool called = false;      // once: what a first call does (loads code, takes memory) may wait for the GPU, and later ones do not
@@ -86,7 +86,7 @@ class Backend {
   virtual void signal(std::uintptr_t) {}    // what that stream is given next begins after what is enqueued here now
   virtual std::string place_of(const void*) const { return name(); }  // the device whose memory it is
 
-  // For profilers: named ranges around what is bound and run, and the part of the program that they are to look at.
+  // For profilers: named ranges around binding and running, and the part of the program that they are to look at.
   virtual void push_range(const std::string&) {}
   virtual void pop_range() noexcept {}
   virtual void begin_profile() {}

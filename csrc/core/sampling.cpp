@@ -18,7 +18,7 @@ constexpr double kForeignCores = 0.03;    // kept busy by other processes, over 
 constexpr double kRoofMoved = 0.05;
 constexpr double kSteady = 0.005;         // warm-up ends when samples differ by less than this
 constexpr int kSteadyBatches = 5;
-// Where every launch is timed alone, emptying the caches can take far longer than what is timed: a batch need only be long against
+// Where every launch is timed alone, emptying the caches can take far longer than the timed launch: a batch need only be long against
 // the clock's resolution (tens of ns).
 constexpr double kFlushedBatch_s = 20e-6;
 

@@ -1,6 +1,6 @@
 // Attention of bf16 by the tiles of AMX, 32 x 32 results in four of them: S = K Qᵀ, then O += P V for few queries of many
 // columns, whose K and V are read where they lie, and Oᵀ += Vᵀ P for others, whose K and V are gathered as tiles: [16 keys]
-// [16 words of head_dim] one after the other, [16 columns][16 pairs of keys] likewise; what is beyond the last is 0. Q is rows of
+// [16 words of head_dim] one after the other, [16 columns][16 pairs of keys] likewise; places beyond the last are 0. Q is rows of
 // words with the queries side by side, and so is P until it is transposed. K and V of 8 bits are widened to bf16, exactly, except
 // where few queries meet int8 as it lies (attention_bytes.h).
 #include "cpu/attention_bytes.h"

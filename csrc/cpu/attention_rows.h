@@ -13,7 +13,7 @@ namespace {
 constexpr int kQuad = 4;               // words of a query in a vector, and queries
 constexpr int kTogether = kLanes / 2;  // rows of weights that meet values together
 
-// Each step prefetches some numbers of what is read next, for all at once would hold up the loads behind them. They go to the first
+// Each step prefetches some of the numbers read next, for all at once would hold up the loads behind them. They go to the first
 // cache: a busy memory drops prefetches into the second.
 ROOFLINE_INLINE void fetch_numbers(const float* from, Index n) {
   for (Index i = 0; i < n; i += kLine) __builtin_prefetch(from + i);

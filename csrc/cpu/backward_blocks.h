@@ -3,7 +3,7 @@
 //   P[query][key] = 2^(q Kᵀ - logsumexp)   q is broadcast, K is packed transposed, once for a block of keys;
 //   dS[query][key] = P (dout Vᵀ - delta)   likewise;
 //   dv[key][d] += Pᵀ dout, dk[key][d] += dSᵀ q, dq[query][d] += dS K: the rows lie in the lanes as they are.
-// `Products` says what is multiplied: fp32, into which numbers of 16 bits are widened, or words of bf16 pairs in
+// `Products` says which numbers are multiplied: fp32, into which numbers of 16 bits are widened, or words of bf16 pairs in
 // backward_pairs_kernels.cpp. A word is two numbers along what a product adds up: of q, dout, K and V along head_dim for P and dS,
 // then of P, dS, dout and q two queries, and of dS and K two keys. Everything is internal to the file that includes it.
 #pragma once

@@ -1,6 +1,6 @@
 // bmm on a CPU. library: one OpenBLAS call for a block of one product, each on one thread. tiled: our own kernels (gemm_kernels.h).
 // b may change between launches, so nothing is packed in bind: few rows read it as it lies, once; for more each thread packs the
-// columns it works on, in fp32 or fp64: strip by strip where rows and inner are one block, so that the first cache holds what is packed
+// columns it works on, in fp32 or fp64: strip by strip where rows and inner are one block, so that the first cache holds packed strips
 // (by the first tile of rows, where that reads a in place); else all of them, which its caches keep for all rows.
 #include "ops/bmm.h"
 

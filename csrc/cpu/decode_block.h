@@ -122,7 +122,7 @@ struct Block {
   Index head_dim;
   Index rope_dim;
   Index lead;            // keys: how far ahead rows are prefetched, in whole steps of kWhole; 0: not at all
-  const Index* next_at;  // [next_n], of what is read next
+  const Index* next_at;  // [next_n], of the rows read next
   Index next_n;          // multiple of kWhole
   Number scale;          // of products
   bool to_l1;            // prefetches go to L1; else to L2

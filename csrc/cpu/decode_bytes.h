@@ -26,7 +26,7 @@ ROOFLINE_INLINE const BytesOfBf16& tables_of(Cached::Element element) {
 template <class Element>
 ROOFLINE_INLINE const std::int8_t* bytes_at(const Element* row) { return reinterpret_cast<const std::int8_t*>(row); }
 
-// Transposes every [A][B] fours of numbers to [B][A]; what is left over stays. `to` may be `from`.
+// Transposes every [A][B] fours of numbers to [B][A]; the rest stays. `to` may be `from`.
 template <int A, int B>
 void swap_fours(const Number* from, Index numbers, Number* to) {
   constexpr Index kAll = A * B * 4;

@@ -47,7 +47,7 @@ template <int Beats>
   beats<Few>(beat);                                                                                      \
   instruction(3, 5, 7);                                                                                  \
   beats<Many>(beat);
-// What is left below sixteen steps, and the end.
+// The rest below sixteen steps, and the end.
 #define ROOFLINE_AMX_END(instruction)                                                                    \
   if (steps % kStepsAtOnce) {                                                                            \
     _tile_loadd(4, left.words, kRowBytes);                                                               \

@@ -57,7 +57,7 @@ struct GemmPartOf {
   std::int64_t to_stride = 0;
   Stored to_stored = Stored::bf16;
   static constexpr int kLater = 2;
-  Later later[kLater] = {};  // of `block`: what is fetched meanwhile
+  Later later[kLater] = {};  // of `block`: fetched meanwhile
   // Unpacked b, its rows `stride` apart, which `block` packs to `to`; null: b is packed. Only with `lies`, one full strip, one block of
   // rows and of inner, rows that fill all words, and panel_multiple 1.
   struct {
@@ -163,7 +163,7 @@ struct QuantizedKernels {
   void (*block[2])(const QuantizedPart&);
   // n rows of a strip from k on, in fp32: [n, width].
   void (*widen[2])(const QuantizedPart&, const char* strip, std::int64_t k, std::int64_t n, float* wide);
-  // sums[rows, groups, (group - 1) / chunk + 1], the last one of a group over what is left of it.
+  // sums[rows, groups, (group - 1) / chunk + 1], the last one of a group over the rest of it.
   void (*add_up)(const float* a, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group, std::int64_t chunk);
   // [][0] and [][1], each faster for some numbers of rows, take a of 16 bits and err by 2^-16 of the largest number of a chunk.
   // [][2] takes a of fp32 and errs by 2^-23.9.

@@ -54,7 +54,7 @@ struct Integers {
 };
 #endif
 
-// What is in registers: fp32 or fp64, or the words of int8.
+// The contents of registers: fp32 or fp64, or the words of int8.
 template <class Arithmetic>
 struct WideStrip {
   static constexpr bool kWide = true, kBegun = Arithmetic::kBegun;
@@ -86,7 +86,7 @@ ROOFLINE_INLINE void fetch_row(const char* c) {
 // sums[Rows][Halves] of a[Rows][n] b[n][Halves kLanes], while memory is fetched: a line every Apart bytes, `ahead` bytes further
 // in b; where Apart is 0, `ahead` bytes at `next` every four steps, and every eight, or every four of few, a row of c, which is
 // written later. All rows at once would fill the queue of what the first cache misses, and unfetched ones hold up the stores.
-// What is Later bytes behind `next` goes to the second cache, and no row of a is fetched then. Few rows add up in several
+// The line Later bytes behind `next` goes to the second cache, and no row of a is fetched then. Few rows add up in several
 // phases: a multiply-add waits four cycles for the one before. Three and four rows of wide strips have one, as memory takes
 // longer than they wait.
 template <class B, int Apart, Index Later = 0, bool ToL1 = false, int Rows, int Halves, class A>

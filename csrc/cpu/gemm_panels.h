@@ -49,7 +49,7 @@ ROOFLINE_INLINE void fetch_to_write(const void* line) {
 #endif
 }
 
-// [rows, n] of a, its columns one after the other. What is written after the next columns is fetched, for stores cross lines.
+// [rows, n] of a, its columns one after the other. The columns written after the next ones are fetched, for stores cross lines.
 template <class Element>
 ROOFLINE_INLINE void pack_panel(const Element* a, Index stride, Index rows, Index n, Number* panel) {
   for (Index row = 0; row < rows; row += kLanes) {

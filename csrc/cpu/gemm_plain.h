@@ -1,4 +1,4 @@
-// c = a b for few rows of a and an unpacked b. What is read of b at a time is a class of its own: its Element, `kNumbers` rows that
+// c = a b for few rows of a and an unpacked b. The part of b read at a time is a class of its own: its Element, `kNumbers` rows that
 // a word of a multiplies, and how they become vectors. Everything is internal to the file that includes it.
 #pragma once
 
@@ -19,7 +19,7 @@ struct RowOf : Floats {
   }
 };
 
-// What is read of b later, in the order in which memory has it, whatever the order in which it is multiplied: rows [row_bytes],
+// The part of b read later, in the order in which memory has it, whatever the order in which it is multiplied: rows [row_bytes],
 // stride_bytes apart.
 struct Ahead {
   const char* at;  // or null

@@ -42,7 +42,7 @@ struct Rows {
     return kBegun ? reinterpret_cast<const Number*>(strip + part.inner * B::kRowBytes) : nullptr;
   }
   ROOFLINE_INLINE Index at(const PlainPart&, Index k) { return k * B::kRowBytes; }
-  // What is one stream adds up in registers for long; further tiles of rows find it in the second cache.
+  // A single stream adds up in registers for long; further tiles of rows find it in the second cache.
   ROOFLINE_INLINE Index after(const PlainPart& part, Index k) {
     const bool lasts = part.streams.count == 1 && part.rows <= most(kMostDirect, kTileRows);
     return least(k + (lasts ? 1024 : in_flight(part) / B::kRowBytes), part.inner);
@@ -88,7 +88,7 @@ void pack_rows(const void* from, void* to, Index columns, Index inner, Index fir
   }
 }
 
-// to[inner][kWidth] of columns from `column` on; what is beyond the last is 0.
+// to[inner][kWidth] of columns from `column` on; columns beyond the last are 0.
 template <class From, class To>
 ROOFLINE_INLINE void pack_strip(const From* b, Index stride, To* to, Index columns, Index inner, Index column) {
   for (Index k = 0; k < inner; ++k)

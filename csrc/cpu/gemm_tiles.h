@@ -171,7 +171,7 @@ ROOFLINE_INLINE void in_tiles(Index rows, Part part, Index most = kTileRows) {
 
 // The sums of all rows with a chunk of a strip in registers' format: sums[rows][kWidth] += a[rows][n] b[n][kWidth]. Ahead: the next
 // chunk is fetched. Tiles that share a chunk share these requests, some bytes every four rows of b: a busy memory drops those to the
-// second cache, and none to the first, which come later, for what is still missing.
+// second cache, and none to the first, which come later, for lines still missing.
 template <class B, bool Ahead>
 ROOFLINE_INLINE void add_rows(const PlainPart& part, const Number* a, const char* b, Index n, Number* sums) {
   const Index together = rows_at_once(part), tiles = (part.rows + together - 1) / together;

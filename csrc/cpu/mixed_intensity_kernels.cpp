@@ -119,7 +119,7 @@ double walk(const MixedRange& range) {
         for (int i = 0; i < kGroup; ++i) sums[(first + i) % kRunning] += y[i] * gammas;
       }
     }
-    // What is left: whole vectors, then elements.
+    // The rest: whole vectors, then elements.
     std::int64_t i = tiles * 2 * kHalfSpan;
     for (; i + kWidth <= range.n; i += kWidth) {
       V<T> y[1] = {get<V<T>>(a + i)};

@@ -142,7 +142,7 @@ struct Groups {
   ROOFLINE_INLINE bool meets_whole(const QuantizedPart& part) { return part.streams.count == 1 && (kFixed || part.rows <= kMostRows); }
   ROOFLINE_INLINE Index after(const QuantizedPart& part, Index k) { return meets_whole(part) ? part.inner : after_chunk(part, k); }
 
-  // What a half of a strip's columns takes away from what is in registers, and then multiplies, in a group that begins at p.
+  // What a half of a strip's columns takes away from numbers in registers, and then multiplies, in a group that begins at p.
   ROOFLINE_INLINE void factors(const QuantizedPart& part, const char* p, int half, Vec& scale, Vec& origin) {
     const float times = kMixed<B> && half ? 16 : 1;
     scale = mul(number(part.scale, p, half * kLanes), set1(1 / (B::kUnit * times)));
@@ -239,7 +239,7 @@ struct Groups {
         for (int half = 0; half < 2; ++half) work(sums[r][half], into + r * kWidth + half * kLanes);
     };
     each([](Vec& sum, const float* p) __attribute__((always_inline)) { sum = load(p); });
-    // What is known of usual groups leaves few instructions around the products with short ones.
+    // The fixed sizes of usual groups leave few instructions around the products with short ones.
     if (kFixed && part.scale == Stored::bf16 && !part.zeros && part.streams.count == 1) {
       QuantizedPart usual = part;
       usual.scale = Stored::bf16, usual.zeros = false, usual.streams.count = 1;

@@ -1,6 +1,6 @@
 // Products with weights of 8 and 4 bits in groups. Few rows take them apart in registers: the sum over a group of a times the numbers
 // as they are stored, n, is put right once for each group, scale sum(a (n - zero)) = scale sum(a n) - scale zero sum(a), where sum(a)
-// is the same for all columns. With 4 bits what is in registers is 1 + n / 16, and the rest is part of the zero point. Where a has 16
+// is the same for all columns. With 4 bits registers hold 1 + n / 16, and the rest is part of the zero point. Where a has 16
 // bits itself it is rounded to 16-bit fixed point with a scale for each chunk of a group, and meets n, or 8 + n of 4 bits: two
 // products in one instruction, at an error of 2^-16 of the largest. Where one instruction makes four products of 8 bits, a of fp32
 // becomes three digits of these, at an error of 2^-23.9, and a of 16 bits two, where that is faster: they meet 8 + n, or 128 + n of

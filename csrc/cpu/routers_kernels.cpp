@@ -184,7 +184,7 @@ struct Group {
 };
 
 // Writes up to `Words` words of a row of n, from its i-th on. `below` rows, this one among them, end the table. A whole vector
-// where the table has room: the next write covers what is too much.
+// where the table has room: the next write covers the surplus.
 template <int Words>
 ROOFLINE_INLINE void store_words_of(float* to, const float* from, std::int64_t i, std::int64_t n, std::int64_t below) {
   if (const std::int64_t room = below * n - i; room >= Words)

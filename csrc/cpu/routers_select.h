@@ -107,7 +107,7 @@ struct Places {
   }
 };
 
-// Fetches what is read later, a little in each step of what is done meanwhile: a core has few buffers for that.
+// Fetches data for later, a little in each step of the work meanwhile: a core has few buffers for that.
 class Ahead {
  public:
   Ahead(const void* from, std::int64_t bytes, std::int64_t steps)
@@ -151,7 +151,7 @@ ROOFLINE_INLINE void sort_columns(const float* scores, std::int64_t experts, con
 }
 
 // Lists of N vectors, of which each lane is a column of a token, are merged with those of the next token, and so on until each lane
-// is a token. Behind each list stands what is no less than those of its columns that are not in it.
+// is a token. Behind each list stands a number no less than those of its columns that are not in it.
 template <bool Positive, int Level, int N, int K>
 ROOFLINE_INLINE void merge_columns(Vec (*lists)[K + 1], int tokens, Ahead& ahead, float (*ordered)[kLanes]) {
   if constexpr ((2 << Level) <= kLanes) {

@@ -12,7 +12,7 @@
 namespace roofline::cpu {
 namespace {
 
-// What is `ahead` bytes later, one line in `Apart`, into L2: the few buffers of L1's misses serve non-temporal stores too.
+// The lines `ahead` bytes later, one in `Apart`, into L2: the few buffers of L1's misses serve non-temporal stores too.
 template <int Level = 2, int Apart = 1, class X>
 ROOFLINE_INLINE void fetch(const X* p, std::int64_t n, std::int64_t ahead = 0) {
   for (std::int64_t byte = 0; byte < n * std::int64_t{sizeof(X)}; byte += Apart * kLineBytes)

@@ -80,7 +80,7 @@ const float* in_fp32(const void* table, Element element, std::int64_t first, std
 template <class T, bool FromMemory>
 void rope(const RopePart& part) {
   const std::int64_t half = part.half, all = part.heads + part.kv_heads, table_bytes = half * (part.table == kFp32 ? 4 : 2);
-  // Another thread's lines are left where they are: what is fetched ahead lies within this range of tokens.
+  // Another thread's lines are left where they are: prefetches stay within this range of tokens.
   const std::int64_t last_token = (part.last - 1) / all, head_bytes = 2 * half * std::int64_t{sizeof(T)};
   Pace pace;
   std::int64_t token = part.first / all, head = part.first % all;

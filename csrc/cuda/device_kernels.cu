@@ -88,7 +88,7 @@ __global__ void clock_kernel(volatile std::uint64_t* cycles, volatile std::uint6
 }
 
 // So many threads that two blocks fill an SM: as many blocks reach every one. One thread of each writes, both clocks in one store:
-// what is read later are the two of one block.
+// those read later are the two of one block.
 constexpr int kStampThreads = 1024;
 __global__ void __launch_bounds__(kStampThreads) stamp_kernel(volatile ClockStamp* stamps) {
   unsigned sm;

@@ -83,7 +83,7 @@ constexpr TileGrid tile_grid(std::int64_t matrices, std::int64_t rows, std::int6
   return {ceil_div(rows, tile_rows), ceil_div(columns, tile_columns), matrices};
 }
 
-// Launches to queue behind one closed gate: what is queued is finite (about 1000 entries), and a full queue blocks the host, which
+// Launches to queue behind one closed gate: the queue is finite (about 1000 entries), and a full queue blocks the host, which
 // then cannot open the gate. Half of that leaves room for events and for launches of several kernels.
 constexpr std::int64_t kGateEntries = 512;
 constexpr std::int64_t kMostGateEntries = 900;  // of a single launch; what takes more keeps the queue full without a gate

@@ -11,7 +11,7 @@
 namespace roofline::ops {
 
 struct Transfer {
-  static constexpr std::int64_t kPiece = 64, kPieces = 64;  // bytes, and at most so many: nothing beside what is timed
+  static constexpr std::int64_t kPiece = 64, kPieces = 64;  // bytes, and at most so many: nothing beside the timed transfer
 
   bool in, out;
   std::int64_t size_bytes;

@@ -1,4 +1,4 @@
-// Elements of 8 bits stored from fp32, rounded to nearest even; what is too large becomes the largest there is, infinity too. NaN
+// Elements of 8 bits stored from fp32, rounded to nearest even; too large ones become the largest there is, infinity too. NaN
 // stays NaN, and becomes 0 in int8. By vectors that the compiler maps to any instruction set: integers are few beside the memory.
 #pragma once
 

@@ -78,7 +78,7 @@ ROOFLINE_INLINE V take(const T* p, int n, float other) {
   }
 }
 
-// What is about to be stored is no exact result.
+// The vector about to be stored is no exact result.
 ROOFLINE_INLINE Vec inexact(Vec x) { return x; }
 ROOFLINE_INLINE InexactTwin inexact(Twin x) { return {x}; }
 template <class V>

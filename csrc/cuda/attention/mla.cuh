@@ -134,7 +134,7 @@ ROOFLINE_DEVICE void mla_attention(const MlaWork& work) {
     first_fill = 0;
 
     float sums[kRowTiles][kDims][4] = {};
-    float row_less = INFINITY, row_sum = 0.f;  // less: what is added to scaled scores, so that they are at most about 0
+    float row_less = INFINITY, row_sum = 0.f;  // less: added to scaled scores, so that they are at most about 0
 
     for (; step < unit_steps && left > 0; ++step, --left) {
       wait_copies(work.slots - 2);

@@ -55,7 +55,7 @@ struct SplitFma {
   FourFloats queries[kQueryVectors][kRows];
   FourFloats sums[kVectors][kRows];
   FourFloats early[kQueryItems];  // this thread's part of the next unit's queries
-  float less, sum;  // of this lane's row, lane % kRows; less: what is added to scaled scores, so that they are at most about 0
+  float less, sum;  // of this lane's row, lane % kRows; less: added to scaled scores, so that they are at most about 0
 
   ROOFLINE_DEVICE explicit SplitFma(const SplitWork& given) : work(given), lane(thread() % 32), warp(thread() / 32) {}
 

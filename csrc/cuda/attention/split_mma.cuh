@@ -57,7 +57,7 @@ struct SplitMma {
   const SplitWork& work;
   int lane, warp;
   float sums[kDimTiles][kHeadTiles][4];
-  float less[kHeadTiles][2], sum[kHeadTiles][2];  // less: what is added to scaled scores, so that they are at most about 0
+  float less[kHeadTiles][2], sum[kHeadTiles][2];  // less: added to scaled scores, so that they are at most about 0
   std::uint32_t kept[kKept ? kDimTiles : 1][kHeadTiles][2];
   Chunk early[kQueryItems][2];  // this thread's part of the next unit's queries
 

@@ -45,7 +45,7 @@ struct TiledShape {
   static constexpr int kMostSlots = Pairs ? (Keys < 64 ? 3 : 2) : 4;  // more under way than this hide no further latency
 };
 
-// Q in registers where there is room. At 128 a short tile leaves registers for what is on its way from shared memory to the tensor
+// Q in registers where there is room. At 128 a short tile leaves registers for data on their way from shared memory to the tensor
 // cores, at 64 a long one costs fewer barriers; at 256 two pairs of tiles fit no block beside another.
 using TiledFor64 = TiledShape<64, 64, 2, 4, true>;
 using TiledFor128 = TiledShape<128, 32, 2, 0, true>;
@@ -106,7 +106,7 @@ ROOFLINE_DEVICE void tiled_attention(const TiledWork& work) {
   const std::uint32_t q_address = shared_address(warp_row * kRowChunks * kChunkBytes);
 
   float sums[kRowTiles][kDims][4] = {};
-  float row_less[kRowTiles][2], row_sum[kRowTiles][2];  // less: what is added to scaled scores, so that they are at most kSlack
+  float row_less[kRowTiles][2], row_sum[kRowTiles][2];  // less: added to scaled scores, so that they are at most kSlack
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll

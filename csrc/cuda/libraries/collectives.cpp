@@ -1,6 +1,6 @@
 // Collectives by NCCL between the GPUs of one machine: this device is rank 0, the other ranks are the other GPUs in their order.
 //
-// A launch enqueues every rank's part on a stream of its own GPU; what is timed is this device's, which ends when all of its own
+// A launch enqueues every rank's part on a stream of its own GPU; this device's is timed, which ends when all of its own
 // data has come. The other ranks' parts need no gate: they wait for rank 0's. Nothing of them is in the caller's tensors: they are
 // allocated here, filled from the problem's, and freed with the last launch.
 #include <cuda_bf16.h>

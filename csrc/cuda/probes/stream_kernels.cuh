@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kStreamThreads, kBlocksFor<access, Streams>) s
 }
 
 // The accesses that store, tile after tile, by as many blocks as there are tiles. The hardware hands these out in order as others
-// end, so that what is under way at any time lies close together, in reading as in writing; blocks that stay and take their tiles
+// end, so that lines under way at any time lie close together, in reading as in writing; blocks that stay and take their tiles
 // by turns drift apart, and an H200's DRAM gives 7 to 9 % less. A pass is as many blocks, numbered on. Accesses that leave the
 // caches first (ld.cs, st.cs) make it no faster.
 constexpr int kTileThreads = 1024;

@@ -2,7 +2,7 @@
 //
 // kept:   a row is read once, 128 bits at a time, all of it in flight at once, and stays in its team's registers until its result
 //         is written. Rows are aligned, and at most kMostTeam * kKeptChunks vectors long.
-// looped: rows of any length and alignment. A team walks its row again for every pass; what is not in L1 or L2 by then comes from
+// looped: rows of any length and alignment. A team walks its row again for every pass; parts not in L1 or L2 by then come from
 //         memory once more.
 // All arithmetic is in fp32.
 #pragma once
