@@ -18,6 +18,7 @@ namespace roofline::cpu {
 namespace {
 
 using ops::QuantizedMatmul;
+
 constexpr std::int64_t kMostColumns = 512;   // of a part: packing a block of a costs 1 or 2 % of what it is used for
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr int kMostWidth = 64;

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <bitset>
-#include <iterator>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "core/stopwatch.h"
 #include "cpu/gemm_kernels.h"
@@ -117,11 +117,10 @@ Streams read_streams(Device& device, Choice<GemmKernelsOf<Number>> choice, Store
   constexpr std::int64_t kMost = GemmKernels::kMostFewRows, kSparse = GemmKernels::kMostSparseRows;
   const std::int64_t tile = std::min<std::int64_t>(GemmKernels::kPageRows, table->tile_rows);  // a trial's rows are whole pages long
   const std::int64_t trial = rows > kMost / 2 ? kMost : rows > kSparse ? tile : rows > 2 ? std::min<std::int64_t>(4, tile) : 1;
-  const std::int64_t number_bytes = sizeof(Number) == 8 ? 8 : cpu::number_bytes<Number>(type, false);
-  const std::string what = "streams of " + std::to_string(trial) + " rows, " + std::to_string(number_bytes) + " bytes, type ";
-  return read_streams<Number>(device, what + std::to_string(index(type)), trial, b_bytes, table->width,
-                              table->width * number_bytes * table->numbers[index(type)], trial > tile ? 1 : 2,
-                              table->few[index(type)]);
+  const std::int64_t bytes = number_bytes<Number>(type, false), row_bytes = table->width * bytes * table->numbers[index(type)];
+  const std::string what = "streams of " + std::to_string(trial) + " rows, " + std::to_string(bytes) + " bytes, type ";
+  return read_streams<Number>(device, what + std::to_string(index(type)), trial, b_bytes, table->width, row_bytes,
+                              trial > tile ? 1 : 2, table->few[index(type)]);
 }
 
 template <class Number>

@@ -1,4 +1,4 @@
-"""A key for caches of what has no hash, or a slow one: the object itself."""
+"""A cache key for objects without a hash, or with a slow one: their identity."""
 
 from __future__ import annotations
 
