@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,14 @@ def test_nothing_is_appended_to_what_is_not_ours(before: bytes, foreign: bytes, 
     with pytest.raises(Error, match=r"notes.txt"):
         begun(path)
     assert path.read_bytes() == held
+
+
+def test_what_no_reader_takes_is_not_appended(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(line)
+    with pytest.raises(Error, match=r"samples_s\[0\] must be a number <= 1000000000"):
+        append_to(path, replace(point(), samples_s=(1.2e9,)))
+    assert path.read_bytes() == line
 
 
 @pytest.mark.parametrize("kept", [b"", b"\n\n", b"line", b"line\n \nline"])

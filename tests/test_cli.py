@@ -124,6 +124,19 @@ def test_help_is_quick() -> None:
         (["run", "relu", "--max-noise", "200%"], "must be a share"),
         (["run", "relu", "--min-samples", "1"], "must be a whole number from 3"),
         (["run", "relu", "--quick", "--thorough"], "not allowed with"),
+        (["run", "relu", "--machine", "H100"], "NVIDIA H100 SXM is cuda, and cpu is measured"),
+        (["sweep", "relu", "--machine", "2TB/s,bf16=1PFLOP/s"], "is paper, and cpu is measured"),
+        (["run", "relu", "--once", "--json"], "--once measures nothing that -o or --json could hold"),
+        (["run", "relu", "--describe", "--json"], "--describe answers in words"),
+        (["measure", "--describe", "--json"], "--describe answers in words"),
+        (["sweep", "relu", "-o", "x.csv"], "x.csv: results are JSON Lines: name the file results.jsonl"),
+        (["sweep", "relu", "--arena", "1000TB"], "are asked for the arrays of probes"),
+        (["predict", "Llama-3-8B", "--machine", "H100", "--utilisation", "link=1,link=1"], "a share is given twice"),
+        (["predict", "x" * 300, "--machine", "H100"], "is neither a model nor an operator"),
+        (["predict", "Llama-3-8B", "--machine", "x" * 300], "there is no datasheet of"),
+        (["plot", "x" * 300], "there is no picture"),
+        (["compare", "x" * 300, "H100"], "there is no file or folder"),
+        (["explain", "x" * 300], "is neither a file nor an operator"),
         (["sweep", "relu", "--elements", "1,,2"], "must be values separated by commas"),
         (["sweep", "relu", "--elements", "1,two"], "must be a whole number"),
         (["sweep", "relu", "--elements", "5,-2"], "elements must be between 1"),
@@ -525,6 +538,12 @@ def test_a_machine_of_another_device_is_refused(ceilings: str, tmp_path: Path, c
     other.write_text(Path(ceilings).read_text().replace('"device": "cpu"', '"device": "cuda:0"'))
     for arguments in (["run", "relu"], ["sweep", "relu"], ["explain", "relu"], ["report", "-o", str(tmp_path / "r")]):
         assert "has no device 'cpu'" in cli.refused([*arguments, "--machine", str(other), "--device", "cpu"])
+
+
+def test_a_device_of_one_machine_is_refused(cli: Any) -> None:
+    for arguments in (["predict", "Llama-3-8B"], ["cheat-sheet", "Llama-3-8B"], ["census", "Llama-3-8B"], ["plot", "roofline"]):
+        said = cli.refused([*arguments, "--machine", "H100", "--device", "cuda:0"])
+        assert "'cuda:0' would choose among the machines of a file, but 'H100' is one machine" in said
 
 
 @pytest.mark.filterwarnings("always:.*was measured elsewhere:UserWarning")

@@ -283,6 +283,7 @@ test_bad_questions = refused(
     (("8xL4", "Llama-3-8B"), {}, "no link to other GPUs is known"),
     (("H100", "Llama-3-8B", "decode"), {"batch": []}, "batch: the list is empty"),
     (("H100", "Llama-3-8B"), {"batch": list(range(1, 300))}, "more than 256 predictions"),
+    (("H100", "Llama-3-8B"), {"batch": range(1, 10**12)}, "batch: more than 256 predictions"),
     ((3, "Llama-3-8B"), {}, "a machine must be"),
     (("H100", 3), {}, "a model must be"),
     (("H100", "Llama-3-8B"), {"qantization": "fp8"}, "unknown argument 'qantization' .did you mean quantization"),

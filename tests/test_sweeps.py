@@ -111,6 +111,15 @@ def test_what_cannot_run_is_a_result() -> None:
     assert found[1].time_s is None
 
 
+def test_what_found_no_memory_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "results.jsonl"
+    (found,) = roofline.sweep(Relu(elements=2**50), **QUICKLY, out=out)
+    assert found.status == "out_of_memory"
+    monkeypatch.setattr(sweeps, "attempt", lambda problem, **how: dataclasses.replace(found, status="failed", reason="tried"))
+    (again,) = roofline.sweep(Relu(elements=2**50), **QUICKLY, out=out)
+    assert again.reason == "tried"
+
+
 def test_progress_is_told() -> None:
     seen: list[tuple[int, int, str]] = []
     roofline.sweep(Relu(), elements=[64, 128], **QUICKLY, progress=lambda *step: seen.append(step))

@@ -34,6 +34,31 @@ def test_lists() -> None:
         split("32,,64")
 
 
+def test_a_folder_that_holds_nothing_hides_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("attention", "H100", "Llama-3-8B", "empty"):
+        (tmp_path / name).mkdir()
+    assert machine_of("H100").name == "NVIDIA H100 SXM" and machines_of("H100,A100")[0].name == "NVIDIA H100 SXM"
+    assert model_of("Llama-3-8B") == preset("Llama-3-8B")
+    assert roofline.predict("H100", "attention", seq_len="1k").time_s > 0
+    assert roofline.compare("H100", "A100").rows
+    with pytest.raises(Error, match=r"cannot read machine file empty/machine\.json"):
+        machine_of("empty")
+    with pytest.raises(Error, match=r"cannot read configuration empty/config\.json"):
+        roofline.predict("H100", "empty")
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    given = {"tp": np.int64(8), "utilisation": np.float32(0.5), "launch_s": np.float32(0), "memory_bytes": np.int64(80 * 10**9)}
+    plain = {name: value.item() for name, value in given.items()}
+    found, wanted = (roofline.predict("8xH100", "Llama-3-8B", "decode", batch=8, **each) for each in (given, plain))
+    assert found.time_s == wanted.time_s
+    assert Attention(causal=np.bool_(True)).causal is True
+    assert type(roofline.CachedAttention(softcap=np.float32(30)).softcap) is float
+    assert roofline.Policy(min_samples=np.int64(5)).to_dict()["min_samples"] == 5
+    assert Machine.from_peaks("A", np.float32(1e12), bf16=np.float64(1e15)) == Machine.from_peaks("A", 999999995904.0, bf16=1e15)
+
+
 class _Torch:
     """As torch.float16 shows itself; torch is not installed for the tests."""
 

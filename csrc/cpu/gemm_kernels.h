@@ -106,7 +106,7 @@ struct GemmKernelsOf {
   void (*block[kStored])(const Part&);  // a block of a is packed, or is so already, and meets every strip
   void (*pack_a)(const Part&, std::int64_t k, std::int64_t n, Number* panels);  // n columns of a from k on: [panel_rows(rows), n]
   int panel_multiple = 1;             // of the rows of packed a
-  int int8_sums = 0;                  // rows of int32 behind the words of a strip of int8: with what sums begin
+  bool begun[kStored] = {};           // whether a strip ends with a row of numbers of c, with which sums begin
   // Strips in fp32 or, where bf16 has them, words of [inner, columns] at b, whose rows are `stride` apart; fp32, bf16, fp16.
   void (*pack_wide[3])(const void* b, std::int64_t stride, Number* packed, std::int64_t columns, std::int64_t inner) = {};
   // c [rows, columns] in c_stored, rows c_stride apart, = a [rows, inner] b, as it lies: up to kMostFewRows rows, a in fp32 or, where

@@ -1,8 +1,8 @@
 // c = a b with b in strips as wide as two vectors: what strips hold, and the sums of a few rows of a with a part of a strip.
 //
 // What a strip holds is a class of its own: `Sum` (the arithmetic, whose `Of` is how a word of a lies), `kWide` (fp32 or fp64 already),
-// kRowBytes, and `read` of row base + u, where base is a multiple of 4 and u below 4; with `kBegun` sums begin with the row behind
-// the last; `Source` is what `read` takes instead of the strip's address. Everything is internal to the file that includes it.
+// kRowBytes, and `read` of row base + u, where base is a multiple of 4 and u below 4; `Source` is what `read` takes instead of the
+// strip's address. Everything is internal to the file that includes it.
 #pragma once
 
 #include <type_traits>
@@ -27,7 +27,6 @@ using PlainPart = GemmPartOf<Number>;
 constexpr int kTileRows = sizeof(Vec) == 64 ? 14 : sizeof(Vec) == 32 ? 6 : sizeof(Vec) == 16 ? 12 : 4;
 
 struct Floats {
-  static constexpr bool kBegun = false;
   using Of = Number;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #if defined(__FMA__) && !defined(ROOFLINE_SIMDE) && !defined(ROOFLINE_SCALAR)
@@ -47,7 +46,6 @@ struct Floats {
 #if !defined(ROOFLINE_DOUBLES)
 // Sums of words of two 16-bit numbers. Exact.
 struct Integers {
-  static constexpr bool kBegun = false;
   using Of = float;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_pairs(a, b, c); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add_words(a, b); }
@@ -57,7 +55,7 @@ struct Integers {
 // The contents of registers: fp32 or fp64, or the words of int8.
 template <class Arithmetic>
 struct WideStrip {
-  static constexpr bool kWide = true, kBegun = Arithmetic::kBegun;
+  static constexpr bool kWide = true;
   static constexpr Index kRowBytes = kWidth * kNumberBytes;
   using Sum = Arithmetic;
   ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {

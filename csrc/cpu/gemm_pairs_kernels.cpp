@@ -12,7 +12,6 @@ namespace roofline::cpu {
 namespace {
 
 struct Bf16Pairs {
-  static constexpr bool kBegun = false;
   using Of = float;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_bf16_pairs(a, b, c); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add(a, b); }

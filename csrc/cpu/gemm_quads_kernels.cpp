@@ -9,7 +9,6 @@ namespace roofline::cpu {
 namespace {
 
 struct ByteQuads {
-  static constexpr bool kBegun = true;
   using Of = Int8Quad;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return in_order(add_byte_quads(a, b, c)); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add_words(a, b); }
@@ -23,10 +22,10 @@ extern const GemmKernels ROOFLINE_TABLE(gemm_quads) = {
     .numbers = {0, 0, 0, 4},
     .multiple = 1,
     .pack = {nullptr, nullptr, nullptr, pack_quads},
-    .few = {nullptr, nullptr, nullptr, few<Rows<WideStrip<ByteQuads>>>},
-    .block = {nullptr, nullptr, nullptr, block<Rows<WideStrip<ByteQuads>>>},
+    .few = {nullptr, nullptr, nullptr, few<Rows<WideStrip<ByteQuads>, true>>},
+    .block = {nullptr, nullptr, nullptr, block<Rows<WideStrip<ByteQuads>, true>>},
     .pack_a = pack_panels<ByteQuads>,
-    .int8_sums = 1,
+    .begun = {false, false, false, true},
     .widen = {nullptr, nullptr, nullptr, copy_words},
     .narrow = {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
 };

@@ -30,16 +30,15 @@ struct Int8Strip {
 }
 #endif
 
-// A strip that is its rows and nothing else.
-template <class Strip>
+// A strip that is its rows. Begun: behind them are the numbers with which its sums begin.
+template <class Strip, bool Begun = false>
 struct Rows {
   using B = Strip;
-  static constexpr bool kBegun = B::kWide && B::Sum::kBegun;
   // Rows of c that meet a strip as it lies: 16 bits are widened for a second tile in less time than fp32 is written and read.
   static constexpr Index kMostDirect = B::kWide ? INT64_MAX : kLanes > 1 && B::kRowBytes >= 2 * kWidth ? 2 * kTileRows : 0;
-  ROOFLINE_INLINE Index bytes(const PlainPart& part) { return (part.inner + (kBegun ? 1 : 0)) * B::kRowBytes; }
+  ROOFLINE_INLINE Index bytes(const PlainPart& part) { return part.inner * B::kRowBytes + (Begun ? kWidth * kNumberBytes : 0); }
   ROOFLINE_INLINE const Number* begun(const PlainPart& part, const char* strip) {
-    return kBegun ? reinterpret_cast<const Number*>(strip + part.inner * B::kRowBytes) : nullptr;
+    return Begun ? reinterpret_cast<const Number*>(strip + part.inner * B::kRowBytes) : nullptr;
   }
   ROOFLINE_INLINE Index at(const PlainPart&, Index k) { return k * B::kRowBytes; }
   // A single stream adds up in registers for long; further tiles of rows find it in the second cache.
@@ -74,11 +73,11 @@ struct Rows {
   }
 };
 
-// Strips [first, last) of the numbers as they are.
-template <class Element>
+// Strips [first, last) of the numbers as they are, and room for some rows behind each.
+template <class Element, int Behind = 0>
 void pack_rows(const void* from, void* to, Index columns, Index inner, Index first, Index last) {
   for (Index s = first; s < last; ++s) {
-    auto* const strip = static_cast<Element*>(to) + s * inner * kWidth;
+    auto* const strip = static_cast<Element*>(to) + s * (inner + Behind) * kWidth;
     const Index n = least(kWidth, columns - s * kWidth);
     for (Index k = 0; k < inner; ++k) {
       __builtin_memcpy(strip + k * kWidth, static_cast<const Element*>(from) + k * columns + s * kWidth,

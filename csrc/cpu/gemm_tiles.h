@@ -49,6 +49,8 @@ struct Target {
   int columns;          // up to kWidth
   bool first;           // c holds nothing yet
   const Number* begun;  // of the first: what sums begin with, or null
+
+  const Number* before() const { return first ? begun : c; }  // one row, or rows c_stride apart, or null
 };
 
 // Whether one instruction narrows a vector.
@@ -92,8 +94,7 @@ template <class Sum>
         store(sums + r * width + j, Sum::plus(load(sums + r * width + j),
                                               get(from + r * stride + j, static_cast<int>(least(kLanes, columns - j)), zero())));
   };
-  if (Sum::kBegun && target.begun) plus(target.begun, 0);
-  if (!target.first) plus(target.c, target.c_stride);
+  if (const Number* const from = target.before()) plus(from, target.first ? 0 : target.c_stride);
   const auto put_rows = [&](auto* to, Index stride) __attribute__((always_inline)) {
     for (Index r = 0; r < rows; ++r) narrow_to<std::remove_pointer_t<decltype(to)>>(sums + r * width, to + r * stride, columns);
   };
@@ -129,8 +130,7 @@ void tile(const Number* a, [[maybe_unused]] Index stride, Source<B> b, Index n, 
       sums[r][half] = Sum::plus(sums[r][half], load(from + r * stride + half * kLanes));
     });
   };
-  if (Sum::kBegun && target.begun) plus(target.begun, 0);
-  if (!target.first) plus(target.c, target.c_stride);
+  if (const Number* const from = target.before()) plus(from, target.first ? 0 : target.c_stride);
   const auto put_all = [&](auto* to, Index stride) __attribute__((always_inline)) {
     each_vector<Rows, Halves>([&](int r, int half) __attribute__((always_inline)) {
       put(to + r * stride + half * kLanes, kLanes, sums[r][half]);

@@ -128,7 +128,8 @@ Streams read_streams(Device& device, const std::string& what, std::int64_t rows,
                      std::int64_t row_bytes, int levels, const std::function<void(const GemmPartOf<Number>&)>& few) {
   constexpr std::int64_t kInner = 4096, kBytes = std::int64_t{16} << 20;
   const std::int64_t strip_bytes = kInner * row_bytes, lasting = std::min(device.lasting_bytes() / 2, kBytes);
-  const bool lasts = b_bytes <= device.lasting_bytes() && lasting >= strip_bytes * device.threads();
+  // A pass over as much as the cache holds drops lines before their next turn.
+  const bool lasts = b_bytes <= device.lasting_bytes() / 4 * 3 && lasting >= strip_bytes * device.threads();
   std::vector<Streams> candidates;
   const bool sparse = rows * width * std::int64_t{sizeof(Number)} <= GemmKernels::kMostSparseRows * row_bytes;
   if (rows <= GemmKernels::kMostSparseRows) candidates.push_back({.sparse = true, .prefetch = false});
@@ -140,8 +141,8 @@ Streams read_streams(Device& device, const std::string& what, std::int64_t rows,
   return candidates[device.quickest(lasts ? what + " in the last cache" : what, candidates.size(), [=, &device]() -> Device::Trial {
     const std::int64_t strips = (lasts ? lasting : kBytes) / strip_bytes, columns = strips * width;
     const std::int64_t own_numbers = whole_pages(GemmKernels::kMostStreams * rows * width * sizeof(Number)) / sizeof(Number);
-    // A strip may end with a row of what its sums begin with.
-    const auto b = workspace(device, strips * (strip_bytes + row_bytes), Fill::uniform);
+    // A strip may end with numbers with which its sums begin.
+    const auto b = workspace(device, strips * (strip_bytes + width * std::int64_t{sizeof(Number)}), Fill::uniform);
     const auto rest = workspace(device, sizeof(Number) * (rows * (kInner + columns) + own_numbers * device.threads()));
     std::vector<Extent> cold;
     if (!lasts) cold.push_back({b.get(), strips * strip_bytes});
@@ -190,7 +191,7 @@ TiledGemm plan_with(const TiledProblem& problem, Device& device, Stored type, Ch
   const std::int64_t rows = problem.rows, columns = problem.columns;
   const std::int64_t inner = words_of(*table, type, problem.inner);
   const std::int64_t strips = parts_of(columns, table->width);
-  const std::int64_t sums_behind = type == Stored::int8 ? 4 * table->int8_sums : 0;  // bytes of a column
+  const std::int64_t sums_behind = table->begun[index(type)] ? kNumber : 0;  // bytes of a column
   const std::int64_t strip_bytes =
       product({inner * size_bytes(problem.dtype) * numbers + sums_behind, table->width}, "tiled: bytes of packed b");
 

@@ -15,7 +15,7 @@ from .errors import Error, require_type
 from .machine import Given, Machine, machine_of, machines_of
 from .operators import ALIASES as OPERATOR_ALIASES, OPERATORS, Operator, named_operator, operator_named, problem_of
 from .prediction import Prediction, Utilisation, predict_problem
-from .reading import SCHEMA_VERSION
+from .reading import SCHEMA_VERSION, is_there
 from .transformer import (
     PRESETS,
     Given as Model,
@@ -34,7 +34,7 @@ from .transformer.phases import phase_named
 from .transformer.predicting import realistic
 from .transformer.records import Note
 from .units import MISSING, parse_bytes, parse_rate, parse_time_s
-from .words import ALIASES, arguments_checked, hint, nearest, split, whole
+from .words import ALIASES, arguments_checked, hint, nearest, plain, split, whole
 
 MOST = 256  # columns of one table
 Answer = Prediction | ModelPrediction | ServingPrediction
@@ -132,7 +132,7 @@ def subject_of(given: What, dtypes: Mapping[str, Any]) -> Operator | type[Operat
         return given
     if isinstance(given, str) and not given.strip():
         raise Error("predict needs a model or an operator, got an empty name")
-    if isinstance(given, str) and not os.path.exists(given):
+    if isinstance(given, str) and not is_there(given, "config.json"):
         if named_operator(given):
             return operator_named(given)
         try:
@@ -159,7 +159,9 @@ def _values(name: str, given: Any) -> list[Any]:
     if isinstance(given, (list, tuple, range)):
         if not given:
             raise Error(f"{name}: the list is empty; give at least one value")
-        return list(given)
+        if len(given) > MOST:
+            raise Error(f"{name}: more than {MOST} predictions are too many for a table: give fewer values")
+        return [plain(each) for each in given]
     return [given]
 
 

@@ -33,6 +33,12 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISBLK, "a block device"),
 )  # fmt: skip
 
+
+def is_there(path: str | os.PathLike[str], *holding: str) -> bool:
+    """Whether a word is a path: of a file, or of a folder that holds one of these. Any other folder may share a name by chance."""
+    return os.path.exists(path) and (not os.path.isdir(path) or any(os.path.exists(os.path.join(path, each)) for each in holding))
+
+
 # -- types of values, and the ranges outside which nothing was measured ---------------------------------------------------
 
 MOST = 2**63 - 1

@@ -19,8 +19,8 @@ from .operators import Operator, problem_of
 from .results import Measurement, Results, append_to, begun, measurement_key
 from .words import arguments_checked, split
 
-# A point with one of these need not be measured again; a contended one, or one whose roof moved, is.
-SETTLED = ("ok", "implausible", "unsupported", "out_of_memory")
+# A point with one of these need not be measured again; a contended one, one whose roof moved, or one that found no memory, is.
+SETTLED = ("ok", "implausible", "unsupported")
 MOST_POINTS = 1_000_000
 
 

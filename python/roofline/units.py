@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from .errors import Error, is_number
+from .words import plain
 
 KILO, MEGA, GIGA, TERA = 1e3, 1e6, 1e9, 1e12
 MILLI, MICRO, NANO = 1e-3, 1e-6, 1e-9
@@ -32,6 +33,7 @@ _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*(
 def within(name: str, what: str, value: object, allowed: tuple[float, float]) -> float:
     """`value` as a float. Raises Error unless it is a number (no bool) of the range `allowed`; what: "a share", "seconds"."""
     least, most = allowed
+    value = plain(value)
     if not is_number(value) or not least <= value <= most:
         shown = "an integer beyond 2**64" if isinstance(value, int) and abs(value) > 2**64 else f"{value!r:.40}"
         raise Error(f"{name} must be {what} from {least:g} to {most:g}, got {shown}")

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+
 from .errors import Error, shown
 
 _WHOLE = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*([kKmM]?)")
@@ -82,6 +84,11 @@ def require_one_of(name: str, value: Any, allowed: Iterable[Any]) -> Any:
     return value
 
 
+def plain(value: Any) -> Any:
+    """A NumPy scalar as Python's own number, anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -94,10 +101,15 @@ def misfit(name: str, signature: inspect.Signature, error: TypeError, named: Map
 
 
 def arguments_checked(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, with an Error, and what resembles the argument, where Python has a TypeError for arguments that do not fit."""
+    """`function`, which takes NumPy scalars by name as Python's numbers, with an Error where Python has a TypeError.
+
+    For arguments that do not fit; with what resembles the first unknown one.
+    """
 
     @functools.wraps(function)
     def called(*positional: P.args, **named: P.kwargs) -> R:
+        for name, value in named.items():
+            named[name] = plain(value)
         try:
             return function(*positional, **named)
         except TypeError:

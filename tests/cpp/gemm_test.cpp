@@ -94,7 +94,7 @@ class GemmTest : public TableTest<GemmKernels> {
     const std::int64_t strips = (columns + table.width - 1) / table.width, last = strips - skipped;
     const std::int64_t words = (inner + per_word * table.multiple - 1) / (per_word * table.multiple) * table.multiple;
     const std::int64_t size = type == Stored::fp32 ? 4 : type >= Stored::int8 ? 1 : 2;
-    const std::int64_t packed_bytes = strips * (words * size * per_word + (integers ? 4 * table.int8_sums : 0)) * table.width;
+    const std::int64_t packed_bytes = strips * (words * size * per_word + 4 * table.begun[index(type)]) * table.width;
     // Few rows lie apart, or whole pages from one to the next.
     const std::int64_t behind = few && words % 1024 ? 16 : 0, stride = words + behind;
     Floats wide(rows * stride, 1), c(rows * columns, 5), packed((packed_bytes + 3) / 4, 0);
@@ -223,7 +223,7 @@ TEST_P(GemmTest, SumsOfInt8AreExact) {
   const std::vector<std::int8_t> least(kInner * table.width, -128);
   if (table.numbers[index(Stored::int8)] == 0) return;
   const std::int64_t words = kInner / table.numbers[index(Stored::int8)];
-  std::vector<float> a(words), packed((kInner / 4 + table.int8_sums) * table.width), workspace(table.few_floats(1));
+  std::vector<float> a(words), packed((kInner / 4 + table.begun[index(Stored::int8)]) * table.width), workspace(table.few_floats(1));
   std::vector<std::int32_t> c(table.width);
   table.widen[index(Stored::int8)](least.data(), a.data(), words);
   table.pack[index(Stored::int8)](least.data(), packed.data(), table.width, kInner, 0, 1);
@@ -233,22 +233,28 @@ TEST_P(GemmTest, SumsOfInt8AreExact) {
   for (const std::int32_t sum : c) EXPECT_EQ(sum, kInner * 128 * 128);
 }
 
-// A row of all numbers, times 1.
+// A row of all numbers between two of 0, times 1.
 template <int Fraction>
 void check_numbers(const GemmKernels& table, Stored type, std::uint8_t one) {
-  constexpr std::int64_t kColumns = 256;
-  if (table.numbers[index(type)] == 0) return;
-  std::vector<float> a(1), packed(kColumns), workspace(table.few_floats(1)), c(kColumns);
-  std::vector<std::uint8_t> b(kColumns);
-  std::iota(b.begin(), b.end(), std::uint8_t{0});
-  const std::uint8_t padded[] = {one, 0};
-  table.widen[index(type)](padded, a.data(), 1);
-  table.pack[index(type)](b.data(), packed.data(), kColumns, 1, 0, kColumns / table.width);
-  table.few[index(type)]({.a = a.data(), .b = packed.data(), .c = c.data(), .workspace = workspace.data(), .rows = 1,
-                          .columns = kColumns, .c_stride = kColumns, .inner = 1, .first = 0, .last = kColumns / table.width});
-  for (std::int64_t i = 0; i < kColumns; ++i) {
-    const double wanted = value_of(Fp8<Fraction>{b[i]});
-    EXPECT_TRUE(std::isnan(wanted) ? std::isnan(c[i]) : c[i] == wanted) << kNames[index(type)] << " bits " << i << ": " << c[i];
+  constexpr std::int64_t kColumns = 256, kInner = 3;
+  const std::int64_t per_word = table.numbers[index(type)];
+  if (per_word == 0) return;
+  const std::int64_t words = (kInner + per_word - 1) / per_word;
+  std::vector<float> a(words), packed((kInner + 2) * kColumns), workspace(table.block_floats(1, kColumns, words) + table.few_floats(1));
+  std::vector<std::uint8_t> b(kInner * kColumns);
+  std::iota(b.begin() + kColumns, b.begin() + 2 * kColumns, std::uint8_t{0});
+  const std::uint8_t padded[] = {one, one, one, 0};
+  table.widen[index(type)](padded, a.data(), words);
+  table.pack[index(type)](b.data(), packed.data(), kColumns, kInner, 0, kColumns / table.width);
+  for (const bool few : {true, false}) {
+    std::vector<float> c(kColumns);
+    (few ? table.few : table.block)[index(type)](
+        {.a = a.data(), .b = packed.data(), .c = c.data(), .workspace = workspace.data(), .rows = 1, .columns = kColumns,
+         .c_stride = kColumns, .inner = words, .first = 0, .last = kColumns / table.width, .inner_block = 1});
+    for (std::int64_t i = 0; i < kColumns; ++i) {
+      const double wanted = value_of(Fp8<Fraction>{static_cast<std::uint8_t>(i)});
+      EXPECT_TRUE(std::isnan(wanted) ? std::isnan(c[i]) : c[i] == wanted) << kNames[index(type)] << " bits " << i << ": " << c[i];
+    }
   }
 }
 

@@ -45,7 +45,7 @@ def _checked(read: Callable[[str], Any], fits: Callable[[Any], bool], what: str)
 
 
 def _whole(least: int) -> Callable[[str], Any]:
-    return _checked(int, lambda value: least <= value < 2**31, f"a whole number from {least}")
+    return _checked(int, lambda value: least <= value < 2**31, f"a whole number from {least} to 2**31 - 1")
 
 
 _positive = _checked(float, lambda value: 0 < value < float("inf"), "a positive number of seconds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, An
     from ..results import Results
 
     path = Path(options.file)
-    if not path.exists():
+    if not os.path.exists(path):
         said = f"{options.file} is neither a file nor an operator{hint(options.file, OPERATORS)}"
         raise BadInput(f"{said}: name a results.jsonl, its folder, or an operator such as attention")
     file = path / "results.jsonl" if path.is_dir() else path

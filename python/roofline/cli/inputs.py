@@ -80,6 +80,9 @@ def machine_of(path: str | None, device: str | None) -> Any:
 def machine_for(options: argparse.Namespace, device: Any) -> Any:
     """The machine that predicts what `device` will measure. Warns where it was measured on another model of processor."""
     machine = machine_of(options.machine, device.name)
+    if machine is not None and machine.device != device.name:
+        said = f"--machine {options.machine}: {machine.name} is {machine.device}, and {device.name} is measured"
+        raise BadInput(f"{said}: give a machine file of {device.name}, as `roofline measure` writes it")
     stated = {} if machine is None else {name: machine.facts.get(name) for name in MODEL}
     if any(value not in (None, device.facts.get(name)) for name, value in stated.items()):
         other = ", ".join(f"{name} {value}" for name, value in stated.items() if value is not None)
@@ -114,6 +117,9 @@ def results_file(path: str | None, *apart_from: str | None) -> Path | None:
         return None
     with checking_input():
         file = require_file(path, apart_from=apart_from)
+        if file.suffix in (".csv", ".md", ".html", ".xlsx", ".parquet"):
+            said = f"{file}: results are JSON Lines: name the file results.jsonl"
+            raise BadInput(f"{said}; Results.to_csv and Results.to_pandas make tables of it")
         begun(file)
     return file
 

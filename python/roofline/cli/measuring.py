@@ -59,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
     problem = asked_problem(options, screen)
     if problem is None:
         return OK
+    if options.once and (options.out or options.json):
+        raise BadInput("--once measures nothing that -o or --json could hold: leave them out")
     out = results_file(options.out, options.machine)
     device = device_of(options)
     machine = machine_for(options, device)

@@ -199,7 +199,7 @@ def _spelled(arguments: Sequence[str]) -> list[str]:
     """The command line with our name of the operator behind a command that takes one: "gemm" is matmul."""
     found = list(arguments)
     at = next((i + 1 for i, word in enumerate(found[:-1]) if word in COMMANDS), 0)
-    if at and COMMANDS[found[at - 1]].operator and not os.path.exists(found[at]):
+    if at and COMMANDS[found[at - 1]].operator and not os.path.isfile(found[at]):
         from ..operators import named_operator
 
         found[at] = named_operator(found[at]) or found[at]
@@ -223,6 +223,8 @@ def dispatch(arguments: Sequence[str]) -> int:
         raise BadInput(f"argument {empty.removesuffix('=--')[:80]}: '--' is not a value")  # argparse would take it for none at all
     arguments = _spelled(arguments)
     options = build(arguments).parse_args(list(arguments))
+    if getattr(options, "describe", False) and getattr(options, "json", False):
+        raise BadInput("--describe answers in words: leave --json out")
     asked = COMMANDS[options.command]
     command: Callable[[argparse.Namespace], int] = getattr(module_named(asked.home), asked.function or options.command)
     return command(options)

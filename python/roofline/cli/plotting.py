@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..machine.naming import machine_list
+from ..reading import is_there
 from ..units import parse_bytes, parse_si, parse_time_s
 from ..words import nearest, whole
 from .exit_codes import OK, BadInput, checking_input
@@ -142,7 +144,7 @@ def plot(options: argparse.Namespace) -> int:
     if name in names():
         return _named(options, name.replace("-", "_"))
     path = Path(name)
-    if path.exists() or path.suffix or "/" in name:
+    if os.path.exists(name) or path.suffix or "/" in name:
         if options.subject:
             raise BadInput(f"{options.subject[0]}: a path takes no second argument; put a picture's name first")
         return _held(options, path)
@@ -205,9 +207,8 @@ def _named(options: argparse.Namespace, name: str) -> int:
 
 def _beside(picture: Any, given: dict[str, Any]) -> Path:
     """The folder of a machine file or report, whose results are drawn too where they are not named; else the one that we are in."""
-    path = next(
-        (Path(v) for k, v in given.items() if k in (*MACHINES, "results", "a") and isinstance(v, str) and Path(v).exists()), None
-    )
+    words = (v for k, v in given.items() if k in (*MACHINES, "results", "a") and isinstance(v, str))
+    path = next((Path(v) for v in words if is_there(v, "machine.json", "results.jsonl")), None)
     if path is None:
         return Path()
     folder = path if path.is_dir() else path.parent

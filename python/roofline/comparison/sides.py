@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..errors import Error
 from ..machine import Machine, load_machines
-from ..reading import RESULTS, from_json, read_bytes
+from ..reading import RESULTS, from_json, is_there, read_bytes
 from ..results import Measurement, Results
 from ..words import arguments_checked, backend_of
 from .claims import against
@@ -76,11 +76,13 @@ def _read(name: str, given: Comparable) -> _Side:
             raise Error(f"{name} holds no measurements")
         return _Side(name=name, machines={}, results=measured)
     path = Path(given)
-    if isinstance(given, str) and not path.exists() and path.suffix not in FILES and os.sep not in given:
+    there = is_there(path, MACHINE_FILE, RESULTS_FILE)
+    if isinstance(given, str) and not there and path.suffix not in FILES and os.sep not in given:
         try:
             return _read(name, Machine.from_datasheet(given))
         except Error as error:
-            raise Error(f"{name}: there is no file or folder {given!r:.80}, and {error}") from None
+            if not os.path.isdir(path):
+                raise Error(f"{name}: there is no file or folder {given!r:.80}, and {error}") from None
     name = f"{name} ({path})"
     if path.is_dir():
         files = [path / MACHINE_FILE, path / RESULTS_FILE]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 
 from ..errors import Error
+from ..reading import is_there
 from .machine import Machine
 from .naming import machine_list
 
@@ -13,17 +14,21 @@ Given = Machine | str | os.PathLike[str]  # what `machine_of` takes
 
 
 def machine_of(given: Given, device: str | None = None) -> Machine:
-    """A machine, or what `Machine.load` takes. Raises Error as it does, and for anything else."""
+    """A machine, or what `Machine.load` takes. Raises Error as it does, for anything else, and for a device of one machine."""
     if isinstance(given, Machine):
         return given
     if not isinstance(given, (str, os.PathLike)):
         raise Error(f"a machine must be a Machine, a name such as 'H100', or a path, got {given!r:.60}")
-    return Machine.load(given, device)
+    machine = Machine.load(given, device)
+    if device not in (None, machine.device, machine.name):
+        said = f"device {device!r:.80} would choose among the machines of a file"
+        raise Error(f"{said}, but {os.fspath(given)!r:.80} is one machine: leave the device out")
+    return machine
 
 
 def machines_of(given: Given | Iterable[Given]) -> list[Machine]:
     """Machines from one or several of what `machine_of` takes, or from a comma list: "H100,GB200". Raises Error as it does."""
-    if isinstance(given, str) and not os.path.exists(given):
+    if isinstance(given, str) and not is_there(given, "machine.json"):
         return [machine_of(each) for each in machine_list(given)]
     if isinstance(given, (Machine, str, os.PathLike)) or not isinstance(given, Iterable):
         return [machine_of(given)]

@@ -15,7 +15,7 @@ from ..errors import Error, require_type
 from ..operators.base import MIXES
 from ..probes import LEVELS, MEMORIES, RATE_UNITS, roofs_of
 from ..probes.levels import stated_caches
-from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
+from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, is_there, read_bytes
 from ..units import fmt_si
 from ..words import arguments_checked, require_one_of
 from .ceiling import UNVERIFIED, Ceiling
@@ -251,8 +251,9 @@ class Machine(Shown):
             raise Error("a machine must be a name such as 'H100', rates, or a path, got an empty word")
         if path.suffix == ".toml" and path.is_file():
             return cls(**parts_of(path))
-        if path.exists():
-            return cls._from_file(path / "machine.json" if path.is_dir() else path, device)
+        file = path / "machine.json" if os.path.isdir(path) else path
+        if is_there(path, "machine.json"):
+            return cls._from_file(file, device)
         count, name = counted(text)
         if count > 1 or name != text:
             one = cls.load(name, device)
@@ -260,10 +261,12 @@ class Machine(Shown):
         if on_paper(text):
             return cls.from_peaks(**peaks_of(text))
         if path.suffix == ".json" or os.sep in text:
-            return cls._from_file(path, device)
+            return cls._from_file(file, device)
         try:
             return cls.from_datasheet(text)
         except Error:
+            if file != path:
+                return cls._from_file(file, device)
             if len(several := text.split(",")) == 1:
                 raise
             said = f"{text!r:.80} names {len(several)} machines, where one is wanted"
@@ -316,6 +319,7 @@ class Machine(Shown):
         def ceiling(**what: Any) -> Ceiling:
             return Ceiling(source=SOURCE, reason="as given", **what)
 
+        require_type("name", name, str, "words such as 'Acme'")
         rate = number_of("bytes_per_s", bytes_per_s)
         found = [ceiling(probe="stream", level="DRAM", access="read", variant="plain", samples=(rate,))]
         for given, peak in flops_per_s.items():

@@ -11,7 +11,7 @@ from ..dtypes import dtype_name
 from ..errors import Error, is_number
 from ..hardware import datasheet
 from ..units import parse_bytes, parse_rate, parse_time_s
-from ..words import hint
+from ..words import hint, plain
 
 MOST_DEVICES = 1 << 16
 _COUNT = re.compile(r"([0-9]{1,9})\s*[xX×*]\s*(\S.*)")
@@ -72,6 +72,7 @@ def number_of(name: str, given: Any) -> float:
         given = parse_rate(given, "FLOP/s" if name == "flops_per_s" else "B/s")
         if given == 0:
             raise Error("a rate must be positive, got 0")
+    given = plain(given)
     if not is_number(given):
         raise Error(f"{name} must be a number or words such as '2TB/s', got {given!r:.60}")
     return given

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import dtype_name
-from ..errors import Error, is_whole, require_type
+from ..errors import Error, is_whole, require_type, shown
 from ..machine import CACHES, Given, memory_level
 from ..operators import Operator
 from ..results import Measurement
@@ -26,7 +26,7 @@ from .timing import bracketed, checked_options, from_roofs, made_on, tried, with
 def _count(name: str, value: Any) -> int:
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not number or not 0 <= value < 2**62 or value != int(value):
-        raise Error(f"{name} must be a whole number from 0, got {value!r:.60}")
+        raise Error(f"{name} must be a whole number from 0 to 2**62 - 1, got {shown(value)}")
     return int(value)
 
 
@@ -96,6 +96,7 @@ def measure_callable(
             raise Error("measure_callable: bytes is missing; state what one call moves, or pass an operator as flops")
         work, moved = {"stated": _count("flops", flops)}, {"stated": _count("bytes", bytes)}
     dtype = dtype_name(dtype)
+    require_type("name", name, (str, type(None)), "words")
     require_type("kwargs", kwargs, (Mapping, type(None)), "a mapping of keyword arguments")
     opened, begun = open_device(device, threads), time.monotonic()
     machine, policy = checked_options(opened, machine, policy)

@@ -100,7 +100,8 @@ class Device:
 
     def limit_arena(self, size_bytes: int) -> None:
         """Set the memory of all probes. Raises Error where a probe has been bound already, or where there is not so much."""
-        if "arena_bytes" in vars(self) and arena_bytes(self.core.available_bytes(), size_bytes) != self.arena_bytes:
+        wanted = arena_bytes(self.core.available_bytes(), size_bytes)
+        if "arena_bytes" in vars(self) and wanted != self.arena_bytes:
             raise Error(f"{self.name}: the memory of its probes is in use; set its limit before anything is measured")
         self.arena_limit = size_bytes
 
@@ -191,7 +192,7 @@ def open_device(name: str | Device | None = None, threads: int = 0) -> Device:
     if isinstance(name, Device):
         return name
     if not is_whole(threads) or not 0 <= threads < 2**16:
-        raise Error(f"threads must be a whole number from 0 (all usable cores), got {threads!r}")
+        raise Error(f"threads must be a whole number from 0 (all usable cores) to 65535, got {threads!r}")
     if name is not None and (not isinstance(name, str) or not name):
         raise Error(f"device must be a name such as 'cpu' or 'cuda:0', got {name!r:.60}")
     chosen = default_device() if name is None else "cuda:0" if name == "cuda" else name

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Error, is_number, is_whole
-from ..words import ByName, annotated
+from ..words import ByName, annotated, plain
 
 LEAST_S = 0.5  # of samples, however little time is left
 
@@ -35,7 +35,8 @@ class Policy(ByName):
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value, whole = getattr(self, field.name), annotated(field) == "int"
+            value, whole = plain(getattr(self, field.name)), annotated(field) == "int"
+            object.__setattr__(self, field.name, value)
             if not (is_whole(value) if whole else is_number(value)) or not 0 <= value <= (2**31 if whole else sys.float_info.max):
                 kind = "whole number from 0 to 2**31" if whole else "number of at least 0"
                 raise Error(f"{field.name} must be a {kind}, got {value!r:.80}")

@@ -22,7 +22,7 @@ from ..counts import Array, Sizes, all_of, sizes, smaller
 from ..dtypes import ACCUMULATORS, dtype, dtype_name
 from ..errors import Error, is_number
 from ..tensor_spec import TensorSpec
-from ..words import ByName, annotated, dimension, hint, require_one_of
+from ..words import ByName, annotated, dimension, hint, plain, require_one_of
 from .variant import WORK as WORK, Facts as Facts, Product as Product, Variant as Variant
 
 POWER = 62
@@ -228,7 +228,7 @@ class Operator(ByName):
 
     def _accepted(self, field: dataclasses.Field[Any], value: Any) -> Any:
         """The value of a field as it is kept. Raises Error naming the field."""
-        where = f"{self.name}: {field.name}"
+        where, value = f"{self.name}: {field.name}", plain(value)
         if isinstance(value, Sizes):
             return self._accepted_all(field, value)
         if annotated(field) == "int":

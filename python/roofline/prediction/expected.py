@@ -33,6 +33,8 @@ def utilisation_of(given: Utilisation | None) -> dict[str, float]:
             named = {name.strip(): float(value or name) for name, _, value in words}
         except ValueError:
             raise Error(f"utilisation is a share such as 0.8, or compute=0.7,bandwidth=0.8, got {given!r:.80}") from None
+        if len(named) < len(words):
+            raise Error(f"utilisation: a share is given twice in {given!r:.80}")
         given = named if all(equals for _, equals, _ in words) else next(iter(named.values())) if len(words) == 1 else named
     shares = dict.fromkeys(UTILISED, 1.0)
     stated = {} if given is None else dict(given) if isinstance(given, Mapping) else dict.fromkeys(UTILISED, given)

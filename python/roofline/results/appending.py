@@ -24,9 +24,12 @@ def append_to(path: str | os.PathLike[str], measurement: Measurement) -> None:
     A last line that an earlier kill cut short is removed first, if it begins as this function writes it. If the line cannot be
     written whole (a full disk), what was there before stays. The file is locked meanwhile, so that several processes may append
     at once; where the file system has no locks they may lose lines. Raises Error naming the path and the cause, and for a file
-    that holds anything else, which is left as it is.
+    that holds anything else, which is left as it is, and for a measurement that no reader takes.
     """
-    line = (to_json(measurement.to_dict(), where=f"the measurement of {measurement.operator}") + "\n").encode()
+    where = f"the measurement of {measurement.operator}"
+    text = to_json(measurement.to_dict(), where=where)
+    Measurement.from_dict(from_json(text.encode(), where=where), where=where)
+    line = f"{text}\n".encode()
     if not line.startswith(START):
         raise AssertionError("a line of a results file begins with its schema_version and key")
     stream = is_stream(path)

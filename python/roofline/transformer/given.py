@@ -10,6 +10,7 @@ from typing import Any
 
 from ..dtypes import dtype_name
 from ..errors import Error, shown
+from ..reading import is_there
 from .config import DTYPES, TransformerConfig
 from .hugging_face import from_hugging_face
 from .presets import preset
@@ -66,9 +67,16 @@ def _plain(given: Given, dtype: Any) -> TransformerConfig:
         return from_hugging_face(given, dtype=name)
     elif isinstance(given, (str, os.PathLike)):
         path = Path(given)
-        if not isinstance(given, str) or path.exists() or given.endswith(".json") or given.startswith((".", os.sep, "~")):
+        if not isinstance(given, str) or is_there(given, "config.json"):
             return from_hugging_face(path.expanduser(), dtype=name)
-        config = preset(given)
+        if given.endswith(".json") or given.startswith((".", os.sep, "~")):
+            return from_hugging_face(path.expanduser(), dtype=name)
+        try:
+            config = preset(given)
+        except Error:
+            if os.path.isdir(given):
+                return from_hugging_face(path, dtype=name)
+            raise
     else:
         raise Error(f"a model must be a TransformerConfig, a preset's name or a config.json, got {shown(given)}")
     return config if name is None else config.replace(weights=name, activations=name)
