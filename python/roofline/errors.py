@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 _LONG = re.compile(r"[^\s/]{120,}")  # no name of a folder or an option is as long; what a user gave may be
 
@@ -45,3 +45,8 @@ def is_whole(value: object) -> TypeGuard[int]:
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a value is an integer or a float."""
     return is_whole(value) or isinstance(value, float)
+
+
+def plain(value: Any) -> Any:
+    """A NumPy scalar as Python's own number, anything else as it is."""
+    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value

@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from ._repr import Parts, Records, Row, Shown, text_table
-from .errors import Error, require_type
+from .errors import Error, plain, require_type
 from .machine import Given, Machine, machine_of, machines_of
 from .operators import ALIASES as OPERATOR_ALIASES, OPERATORS, Operator, named_operator, operator_named, problem_of
 from .prediction import Prediction, Utilisation, predict_problem
@@ -34,7 +34,7 @@ from .transformer.phases import phase_named
 from .transformer.predicting import realistic
 from .transformer.records import Note
 from .units import MISSING, parse_bytes, parse_rate, parse_time_s
-from .words import ALIASES, arguments_checked, hint, nearest, plain, split, whole
+from .words import ALIASES, arguments_checked, hint, nearest, split, whole
 
 MOST = 256  # columns of one table
 Answer = Prediction | ModelPrediction | ServingPrediction

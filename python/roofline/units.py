@@ -9,8 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from .errors import Error, is_number
-from .words import plain
+from .errors import Error, is_number, plain
 
 KILO, MEGA, GIGA, TERA = 1e3, 1e6, 1e9, 1e12
 MILLI, MICRO, NANO = 1e-3, 1e-6, 1e-9

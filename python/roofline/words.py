@@ -10,9 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-import numpy as np
-
-from .errors import Error, shown
+from .errors import Error, plain, shown
 
 _WHOLE = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*([kKmM]?)")
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20}
@@ -82,11 +80,6 @@ def require_one_of(name: str, value: Any, allowed: Iterable[Any]) -> Any:
         words = [str(each) for each in known]
         raise Error(f"{name} must be one of {', '.join(words)}, got {shown(value)}{hint(value, filter(None, words))}")
     return value
-
-
-def plain(value: Any) -> Any:
-    """A NumPy scalar as Python's own number, anything else as it is."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 P = ParamSpec("P")

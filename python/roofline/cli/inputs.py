@@ -117,10 +117,10 @@ def results_file(path: str | None, *apart_from: str | None) -> Path | None:
         return None
     with checking_input():
         file = require_file(path, apart_from=apart_from)
+        begun(file)
         if file.suffix in (".csv", ".md", ".html", ".xlsx", ".parquet"):
             said = f"{file}: results are JSON Lines: name the file results.jsonl"
             raise BadInput(f"{said}; Results.to_csv and Results.to_pandas make tables of it")
-        begun(file)
     return file
 
 

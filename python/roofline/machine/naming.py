@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from ..dtypes import dtype_name
-from ..errors import Error, is_number
+from ..errors import Error, is_number, plain
 from ..hardware import datasheet
 from ..units import parse_bytes, parse_rate, parse_time_s
-from ..words import hint, plain
+from ..words import hint
 
 MOST_DEVICES = 1 << 16
 _COUNT = re.compile(r"([0-9]{1,9})\s*[xX×*]\s*(\S.*)")

@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import Error, is_number, is_whole
-from ..words import ByName, annotated, plain
+from ..errors import Error, is_number, is_whole, plain
+from ..words import ByName, annotated
 
 LEAST_S = 0.5  # of samples, however little time is left
 

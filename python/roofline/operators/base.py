@@ -20,9 +20,9 @@ import numpy as np
 
 from ..counts import Array, Sizes, all_of, sizes, smaller
 from ..dtypes import ACCUMULATORS, dtype, dtype_name
-from ..errors import Error, is_number
+from ..errors import Error, is_number, plain
 from ..tensor_spec import TensorSpec
-from ..words import ByName, annotated, dimension, hint, plain, require_one_of
+from ..words import ByName, annotated, dimension, hint, require_one_of
 from .variant import WORK as WORK, Facts as Facts, Product as Product, Variant as Variant
 
 POWER = 62
