@@ -162,13 +162,6 @@ def test_variants_and_dtypes() -> None:
     assert narrow.bound == "DRAM"
 
 
-def test_another_machine() -> None:
-    thin = Matmul(rows=1, columns=4096, inner=4096)
-    twice = Machine(name="Twice", ceilings=(bandwidth(200e9, threads=4), fma(800e9, accumulator="fp32", threads=4)))
-    m = measured(thin, thin.compulsory_bytes() / 100e9)
-    assert by_change(advise(m, machine(), others=[twice]))["Twice"].gain == pytest.approx(2)
-
-
 def test_nothing_to_say() -> None:
     norm = RmsNorm(rows=4096, columns=4096)
     unsupported = measurement(norm, (), status="unsupported")

@@ -10,7 +10,7 @@ from roofline.dtypes import to_float64
 from roofline.errors import OutOfMemory, Unsupported
 from roofline.measurement import Policy, list_devices, measure, open_device, run
 from roofline.measurement.tensors import Held, allocate, allocate_all, bind, check
-from roofline.operators import OPERATORS, Attention, CachedAttention, Ffn, Matmul, Operator, Relu, Stream
+from roofline.operators import OPERATORS, Attention, CachedAttention, Ffn, GroupedMatmul, Matmul, Operator, Relu, Stream
 from roofline.operators.attention import FEW_QUERIES
 from roofline.tensor_spec import TensorSpec
 
@@ -289,6 +289,17 @@ def test_decode_over_int8_errs_no_more_than_bf16_rounds(odd: float) -> None:
     error = np.linalg.norm(made[:7] - expected, axis=1) / np.linalg.norm(expected, axis=1)
     assert error.max() < 2**-8
     assert np.isnan(made[7]).all()
+
+
+@pytest.mark.parametrize("tokens", [3, 40, 500])
+def test_a_token_may_name_an_expert_more_than_once(tokens: int) -> None:
+    sizes = {"experts": 8, "experts_per_token": 8, "d_model": 64, "d_ff": 96, "weight_bits": 32}
+    problem = GroupedMatmul(tokens=tokens, **sizes, dtype="fp32", out_dtype="fp32")
+    draw = np.random.default_rng(7)
+    given = {spec.name: draw.uniform(-1, 1, spec.shape).astype(np.float32) for spec in problem.inputs()}
+    given["chosen"] = np.full((tokens, 8), 5, dtype=np.int32)
+    expected = problem.reference({name: value.astype(float) if name != "chosen" else value for name, value in given.items()})["out"]
+    assert np.abs(run(problem, **given)["out"] - expected).max() < 1e-5 * np.abs(expected).max()
 
 
 def test_devices_are_listed_with_reasons() -> None:

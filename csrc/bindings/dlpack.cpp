@@ -36,12 +36,13 @@ void destroy(PyObject* capsule) {
 
 template <class Struct>
 py::capsule wrap(std::unique_ptr<Given<Struct>> given, Type dtype, Device device, std::int64_t offset, std::uint64_t flags) {
+  const std::int64_t bits = product({product(given->shape, "dlpack"), dtype.bits}, "dlpack: bits");
   std::int64_t elements = 1;
   given->strides.resize(given->shape.size());
   for (std::size_t i = given->shape.size(); i-- > 0;)
     given->strides[i] = elements, elements *= std::max<std::int64_t>(given->shape[i], 1);
   Struct& managed = given->managed;
-  managed.tensor = {given->memory->at(offset, product(given->shape, "dlpack") * dtype.bits / 8),
+  managed.tensor = {given->memory->at(offset, bits / 8),
                     device,
                     static_cast<std::int32_t>(given->shape.size()),
                     dtype,

@@ -235,7 +235,7 @@ Bracketed sample_bracketed(Backend& backend, const Target& target, const std::ve
       result.roof_moved = std::max(before, after) / std::min(before, after) - 1 > kRoofMoved;
     }
     if ((!result.contended && !result.roof_moved) || attempt + 1 >= policy.tries) return result;
-    if (result.contended) std::this_thread::sleep_for(std::chrono::milliseconds(50 << attempt));
+    if (result.contended) std::this_thread::sleep_for(std::chrono::milliseconds(50 << std::min(attempt, 5)));
   }
 }
 

@@ -50,6 +50,7 @@ struct Tensor {
 
   bool contiguous() const {
     if (strides.empty()) return true;
+    if (strides.size() != shape.size()) return false;
     std::int64_t expected = 1;
     for (std::size_t i = shape.size(); i-- > 0;) {
       if (shape[i] != 1 && strides[i] != expected) return false;

@@ -183,7 +183,7 @@ void Device::copy_out(void* host, const void* device, std::size_t size_bytes) { 
 void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) {
   const bool packed = bits(dtype) < 8;  // filled by bytes
   const std::int64_t size = packed ? 1 : size_bytes(dtype), count = packed ? size_bytes(dtype, elements) : elements;
-  pool_->pin();
+  const Pool::Pinned pinned(*pool_);
   pool_->run([&](int worker) {
     const Range part = share(count, worker, pool_->threads(), 64 / size);
     if (fill != Fill::uniform) {
@@ -210,7 +210,6 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
       case DType::int16: return fill_range<std::int16_t>(memory, part, word);
     }
   });
-  pool_->unpin();
 }
 
 // A program's caches are full when an operator begins: of lines that others read, which make room for its own at no cost, and of
@@ -261,12 +260,11 @@ int Device::quickest(const std::string& what, int candidates, const std::functio
   constexpr double kBetter = 0.97;  // of the time of an earlier candidate: below is noise
   constexpr double kNear = 1.15;    // of the quickest one's time
   constexpr int kFar = 3;           // turns beyond that which end a candidate's trial
-  const auto [known, is_new] = quickest_.try_emplace(what, 0);
-  if (!is_new) return known->second;
+  if (const auto known = quickest_.find(what); known != quickest_.end()) return known->second;
   const Trial trial = prepare();
+  const Pool::Pinned pinned(*pool_);
   std::vector<std::array<double, kTurns>> took_s(candidates);
   std::vector<int> far(candidates);  // turns in which it was not near
-  pool_->pin();
   for (int turn = 0; turn < kTurns; ++turn) {
     double least_s = INFINITY;
     for (int candidate = 0; candidate < candidates; ++candidate) {
@@ -281,18 +279,18 @@ int Device::quickest(const std::string& what, int candidates, const std::functio
     for (int candidate = 1; turn && candidate < candidates; ++candidate)
       far[candidate] += far[candidate] < kFar && took_s[candidate][turn] > kNear * least_s;
   }
-  pool_->unpin();
   // The median of ratios within a turn, for memory may change its rate from turn to turn.
   std::vector<double> ratio(candidates);
+  int best = 0;
   for (int candidate = 0; candidate < candidates; ++candidate) {
     if (far[candidate] == kFar) continue;
     auto ratios = took_s[candidate];
     for (int turn = 0; turn < kTurns; ++turn) ratios[turn] /= took_s[0][turn];
     std::nth_element(ratios.begin() + 1, ratios.begin() + kTurns / 2, ratios.end());
     ratio[candidate] = ratios[kTurns / 2];
-    if (ratio[candidate] < kBetter * ratio[known->second]) known->second = candidate;
+    if (ratio[candidate] < kBetter * ratio[best]) best = candidate;
   }
-  return known->second;
+  return quickest_[what] = best;
 }
 
 double Device::run_batch(const Batch& batch) {
@@ -301,16 +299,7 @@ double Device::run_batch(const Batch& batch) {
     for (const Launch& step : sets[(batch.first + i) % sets.size()]) step(*this);
   };
   // A user's callable does not hold the turn: the pool, and whom it has pinned, may be another thread's.
-  const bool pin = batch.pin == Pin::always || (batch.pin == Pin::if_elsewhere && !pool_->in_place());
-  struct Pinned {
-    Pool* pool;
-    Pinned(Pool& pool, bool pin) : pool(pin ? &pool : nullptr) {
-      if (pin) pool.pin();
-    }
-    ~Pinned() {
-      if (pool) pool->unpin();
-    }
-  } pinned(*pool_, pin);
+  const Pool::Pinned pinned(*pool_, batch.pin == Pin::always || (batch.pin == Pin::if_elsewhere && !pool_->in_place()));
 
   if (!batch.flush_each) {
     const Stopwatch watch;

@@ -39,7 +39,7 @@ double clock_hz(Device& device, const FmaKernel& kernel, const std::vector<FmaOp
   constexpr double kMeasure_s = 2e-3;
   constexpr std::int64_t kTurns = 4096;  // 50 us and more, of which reading the time is little
   std::vector<double> best(device.threads());
-  device.pool().pin();
+  const Pool::Pinned pinned(device.pool());
   device.pool().run([&](int worker) {
     alignas(64) char start[kWidestFmaBlockBytes] = {}, result[kWidestFmaBlockBytes];
     if (kernel.begin) kernel.begin();
@@ -52,7 +52,6 @@ double clock_hz(Device& device, const FmaKernel& kernel, const std::vector<FmaOp
       }
     if (kernel.end) kernel.end();
   });
-  device.pool().unpin();
   return std::accumulate(best.begin(), best.end(), 0.0) / static_cast<double>(best.size());
 }
 

@@ -231,7 +231,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   const double pack_s = watch.seconds();
 
   const std::int64_t inner_block = whole_lines(std::min(std::max(plan->up.words, plan->down.words), plan->most.inner));
-  const std::int64_t most_rows = std::min(problem.tokens, plan->most.rows);
+  const std::int64_t most_rows = std::min(rows, plan->most.rows);  // of a block: a token may name an expert more than once
   std::int64_t most_columns = 0;  // of a part
   for (const Weights& weights : {plan->up, plan->down})
     most_columns = std::max(most_columns, parts_of(weights.strips, weights.parts) * table->width);

@@ -40,20 +40,20 @@ std::shared_ptr<Line[]> lay_out(const ops::PointerChase& problem, Device& device
   std::shared_ptr<Line[]> owned(lines, [&device, size_bytes](Line* memory) { device.release(memory, size_bytes); });
   const std::int64_t count = problem.lines;
   std::int64_t wrong = -1;  // place of the first entry that makes `order` no permutation
-  device.pool().pin();
+  const Pool::Pinned pinned(device.pool());
   device.pool().run([&](int worker) {
     if (worker != 0) return;
     for (std::int64_t i = 0; i < count; ++i) lines[i].place = -1;
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t line = problem.order[i], next = problem.order[i + 1 < count ? i + 1 : 0];
-      if (line < 0 || line >= count || next < 0 || next >= count || lines[line].place >= 0) {
-        wrong = i;
+      const std::int64_t after = i + 1 < count ? i + 1 : 0, line = problem.order[i], next = problem.order[after];
+      const bool strays = next < 0 || next >= count;
+      if (strays || line < 0 || line >= count || lines[line].place >= 0) {
+        wrong = strays ? after : i;
         return;
       }
       lines[line] = {&lines[next], i};
     }
   });
-  device.pool().unpin();
   if (wrong >= 0)
     throw Error("pointer_chase: tensor 'order' is no permutation of 0 to " + std::to_string(count - 1) + ": see its place " +
                 std::to_string(wrong));

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <exception>
 
 namespace roofline::cpu {
 namespace {
@@ -74,6 +75,10 @@ Pool::~Pool() {
     abandon();
     return;
   }
+  stop();
+}
+
+void Pool::stop() {
   stop_.store(true);
   launch_.epoch.fetch_add(1);
   launch_.epoch.notify_all();
@@ -91,7 +96,18 @@ void Pool::abandon() {
 void Pool::start() {
   fork_generation_ = fork_generation();
   started_.store(1);
-  for (int index = 1; index < threads(); ++index) workers_.emplace_back([this, index] { worker(index); });
+  try {
+    for (int index = 1; index < threads(); ++index) workers_.emplace_back([this, index] { worker(index); });
+  } catch (const std::exception& error) {
+    const int begun = static_cast<int>(workers_.size()) + 1;
+    while (started_.load(std::memory_order_acquire) != begun) relax();  // before, a worker would not see that it has to stop
+    stop();
+    workers_.clear();
+    stop_.store(false);
+    fork_generation_ = -1;  // the next launch begins them anew
+    throw Error("cpu: of " + std::to_string(threads()) + " threads only " + std::to_string(begun) + " could be started (" +
+                error.what() + "): ask for fewer, or raise the limit of processes or memory");
+  }
   while (started_.load(std::memory_order_acquire) != threads()) relax();
 }
 
@@ -140,17 +156,15 @@ void Pool::run_erased(Erased work, void* context) {
     while (done_[index].epoch.load(std::memory_order_acquire) != epoch) relax();
 }
 
-void Pool::pin() {
-  if (pinned_) return;
+bool Pool::pin() {
   pthread_getaffinity_np(pthread_self(), sizeof before_pin_, &before_pin_);
   cpu_set_t mine;
   CPU_ZERO(&mine);
   CPU_SET(cpus_[0], &mine);
-  pinned_ = pthread_setaffinity_np(pthread_self(), sizeof mine, &mine) == 0;
+  return pinned_ = pthread_setaffinity_np(pthread_self(), sizeof mine, &mine) == 0;
 }
 
 void Pool::unpin() {
-  if (!pinned_) return;
   pthread_setaffinity_np(pthread_self(), sizeof before_pin_, &before_pin_);
   pinned_ = false;
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include <sys/types.h>
 
 #include "core/backend.h"
+#include "core/error.h"
 #include "cpu/share.h"
 
 namespace roofline::cpu {
@@ -28,7 +30,7 @@ inline void relax() {
 
 class Pool {
  public:
-  // cpus: one logical CPU per thread; workers stay pinned to theirs, the caller only between pin() and unpin().
+  // cpus: one logical CPU per thread; workers stay pinned to theirs, the caller only while it is `Pinned`.
   explicit Pool(std::vector<int> cpus);
   ~Pool();
   Pool(const Pool&) = delete;
@@ -42,12 +44,13 @@ class Pool {
     run_erased([](void* f, int worker) { (*static_cast<F*>(f))(worker); }, &work);
   }
 
-  // work(worker, item) for item in [0, items), one by one: each worker has a contiguous share, the same in every launch, so that
+  // work(worker, item) for item in [0, items), fewer than 2^32, one by one: each worker has a contiguous share, the same in every launch, so that
   // what it wrote last time is in its own caches; who is done takes items of others' shares.
   template <class F>
   void for_each(std::int64_t items, F&& work) {
     const int n = threads();
     if (items < 1) return;
+    if (items >= std::int64_t{1} << 32) throw Error("cpu: " + std::to_string(items) + " parts are too many for the threads");
     if (items == 1) return work(0, std::int64_t{0});
     if (items <= n)  // nothing to take from others
       return run([&](int worker) {
@@ -69,8 +72,19 @@ class Pool {
     run([&](int worker) { work(worker, share(n, worker, threads(), line)); });
   }
 
-  void pin();    // the caller to its CPU
-  void unpin();  // to where it was allowed before
+  // While one lives the caller runs on its CPU, then again where it was allowed before; another one inside it does nothing.
+  class Pinned {
+   public:
+    explicit Pinned(Pool& pool, bool wanted = true) : pool_(wanted && !pool.pinned_ && pool.pin() ? &pool : nullptr) {}
+    ~Pinned() {
+      if (pool_) pool_->unpin();
+    }
+    Pinned(const Pinned&) = delete;
+    Pinned& operator=(const Pinned&) = delete;
+
+   private:
+    Pool* pool_;
+  };
   bool in_place() const;  // whether the caller runs on its CPU now, pinned or not
 
   void begin_load();
@@ -80,7 +94,10 @@ class Pool {
   using Erased = void (*)(void*, int);
   void run_erased(Erased work, void* context);
   void start();
+  void stop();
   void abandon();
+  bool pin();  // whether it did
+  void unpin();
   void worker(int index);
 
   // The next item of a worker's share, or its end. Whoever takes the first one of a turn resets the share, so that the caller does

@@ -101,7 +101,10 @@ constexpr bool kMixed<MixedQuads<Digits>> = true;
 #endif
 
 template <class B>
-constexpr Index kChunk = 1024 * B::kNumbers / B::kRowBytes;  // rows of b that `few` takes at a time, doubled up to twice
+constexpr Index kFittingChunk = 1024 * B::kNumbers / B::kRowBytes;
+// Rows of b that `few` takes at a time, doubled up to twice: 512 products of 16 bits and 8 still fit into 32.
+template <class B>
+constexpr Index kChunk = B::kNumbers > 1 && kFittingChunk<B> > 128 ? 128 : kFittingChunk<B>;
 template <class B>
 constexpr Index kMostChunk = 4 * kChunk<B>;
 

@@ -17,10 +17,11 @@ using Key = double;
 
 constexpr std::int64_t kBlock = TopkPart::kBlock;
 constexpr Key kLeastKey = -__builtin_inf();
-constexpr std::int32_t kNormal = 0x00100000;
+constexpr std::uint32_t kNormal = 0x00100000;
 
 ROOFLINE_INLINE Key key_of(float score, std::int64_t expert) {
-  const std::int32_t upper = __builtin_bit_cast(std::int32_t, score + 0.0f) + kNormal;  // -0 and 0 are the same
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, score + 0.0f);  // -0 and 0 are the same
+  const auto upper = static_cast<std::int32_t>(bits + kNormal);
   const std::uint32_t lower = static_cast<std::uint32_t>(~expert ^ (upper >> 31));
   return __builtin_bit_cast(Key, std::uint64_t{static_cast<std::uint32_t>(upper)} << 32 | lower);
 }
@@ -30,8 +31,8 @@ ROOFLINE_INLINE std::int32_t expert_of(Key key) {
 }
 // The least number above a key's score: later experts have to reach it. Above infinity it is a NaN, which none does.
 ROOFLINE_INLINE float above(Key key) {
-  const std::int32_t bits = static_cast<std::int32_t>(__builtin_bit_cast(std::int64_t, key) >> 32) - kNormal;
-  return __builtin_bit_cast(float, bits + (bits < 0 ? -1 : 1));
+  const std::uint32_t bits = static_cast<std::uint32_t>(__builtin_bit_cast(std::uint64_t, key) >> 32) - kNormal;
+  return __builtin_bit_cast(float, bits + (bits >> 31 ? ~0u : 1u));
 }
 
 typedef Key SomeKeys __attribute__((vector_size(kLanes == 1 ? 16 : sizeof(Vec))));

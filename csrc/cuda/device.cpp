@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 
 #include "core/stopwatch.h"
 #include "cuda/check.h"
@@ -289,15 +290,19 @@ double Device::run_batch(const Batch& batch) {
     fill(flush_memory_, DType::int8, flush_bytes_, Fill::zeros, 0);
   }
   if (batch.host_timed) return run_host_timed(batch);
-  // An exception must not leave the stream behind a closed gate.
-  struct Opener {
-    Device& device;
-    ~Opener() { device.open_gate(); }
-  } opener{*this};
-
   const std::int64_t entries = std::max(batch.entries, static_cast<std::int64_t>(sets[0].size())) + (batch.flush_each ? 3 : 0);
   ForeignStream* const foreign = batch.stream;
   CUstream_st* const stream = foreign ? reinterpret_cast<CUstream_st*>(foreign->handle) : stream_;
+  // An exception must not leave the stream behind a closed gate, nor a gate that the next batch would close again.
+  struct Opener {
+    Device& device;
+    CUstream_st* stream;
+    int thrown = std::uncaught_exceptions();
+    ~Opener() {
+      device.open_gate();
+      if (std::uncaught_exceptions() > thrown) cudaStreamSynchronize(stream);
+    }
+  } opener{*this, stream};
   std::int64_t chunk = foreign ? std::min(foreign->chunk, batch.launches) : gate_chunk(batch.launches, entries);
   // Work that is held back is on the GPU without gaps. Loading code waits until the GPU is idle, and so for the gate.
   const bool gated = batch.gate && entries <= kMostGateEntries && !(foreign && !foreign->called);

@@ -73,6 +73,11 @@ TEST_P(PoolTest, HandsOutEveryItemOnce) {
   }
 }
 
+TEST_P(PoolTest, MoreItemsThanItCountsAreRefused) {
+  Pool pool(cpus(GetParam()));
+  EXPECT_THROW(pool.for_each(std::int64_t{1} << 32, [](int, std::int64_t) {}), Error);
+}
+
 TEST_P(PoolTest, ResultsAreVisibleToTheNextRun) {
   Pool pool(cpus(GetParam()));
   std::vector<Cell> cells(GetParam());
@@ -107,14 +112,12 @@ TEST_P(PoolTest, PinningIsUndone) {
   sched_getaffinity(0, sizeof before, &before);
   {
     Pool pool(cpus(GetParam()));
-    pool.pin();
-    pool.pin();
+    const Pool::Pinned outer(pool);
+    { const Pool::Pinned inner(pool); }
     sched_getaffinity(0, sizeof pinned, &pinned);
     EXPECT_EQ(CPU_COUNT(&pinned), 1);
     EXPECT_TRUE(CPU_ISSET(cpus(1)[0], &pinned));
     EXPECT_TRUE(runs_on_every_worker(pool, 5));
-    pool.unpin();
-    pool.unpin();
   }
   sched_getaffinity(0, sizeof after, &after);
   EXPECT_TRUE(CPU_EQUAL(&before, &after));

@@ -216,6 +216,28 @@ TEST_P(QuantizedTest, DigitsOfTheLargest) {
   }
 }
 
+// The longest chunk there is, of the largest numbers of a and the least weights: sums of words do not overflow.
+TEST_P(QuantizedTest, SumsOfTheLargestFit) {
+  const QuantizedKernels& table = this->table();
+  const std::int64_t inner = table.chunk[0] << 2, header = 4 * table.width;
+  for (const FixedPoint& as : table.fixed[0]) {
+    if (!as.few) continue;
+    Floats packed((header + inner * table.width) / 4, 0), a(inner, 0), words(as.words(inner, 1), 0), scales(1, 0), sums(1, 0);
+    Floats c(table.width, 0), workspace(GemmKernels::kMostStreams * table.width, 0);
+    std::fill_n(a.data(), inner, 1.0f);
+    std::fill_n(packed.data(), table.width, 1.0f);
+    std::memset(packed.data() + table.width, as.numbers == 4 ? 0 : -128, inner * table.width);
+    as.fix(a.data(), reinterpret_cast<std::uint32_t*>(words.data()), scales.data(), sums.data(), 1, inner, inner, inner, false);
+    QuantizedPart part{};
+    part.a = words.data(), part.b = packed.data(), part.c = c.data(), part.workspace = workspace.data();
+    part.rows = 1, part.columns = part.c_stride = table.width, part.inner = inner, part.last = 1;
+    part.group = inner, part.groups = 1, part.longer = 2, part.scale = Stored::fp32;
+    part.sums = sums.data(), part.scales_of_a = scales.data();
+    as.few(part);
+    for (int j = 0; j < table.width; ++j) EXPECT_NEAR(c[j], -128.0 * inner, 0.01 * inner) << "column " << j;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sets, QuantizedTest, testing::ValuesIn(kTested), testing::PrintToStringParamName());
 
 }  // namespace

@@ -29,10 +29,11 @@ __global__ void __launch_bounds__(kLayOutThreads) lay_out_kernel(Line* lines, co
                                                                  Chase* chase) {
   const std::int64_t stride = std::int64_t{gridDim.x} * kLayOutThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kLayOutThreads + threadIdx.x; i < count; i += stride) {
-    const std::int64_t line = order[i], next = order[i + 1 < count ? i + 1 : 0];
-    if (line < 0 || line >= count || next < 0 || next >= count ||
+    const std::int64_t after = i + 1 < count ? i + 1 : 0, line = order[i], next = order[after];
+    const bool strays = next < 0 || next >= count;
+    if (strays || line < 0 || line >= count ||
         atomicCAS(reinterpret_cast<unsigned long long*>(&lines[line].place), ~0ull, static_cast<unsigned long long>(i)) != ~0ull) {
-      chase->wrong = i;  // of several any one
+      chase->wrong = strays ? after : i;  // of several any one
       continue;
     }
     lines[line].next = &lines[next];

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from ..counts import ceil_div
 from ..dtypes import dtype as known_dtype
@@ -188,25 +188,11 @@ def faster_variant(m: Measurement, machine: Machine | None, peers: Iterable[Meas
     return max((a for a in _variants(m, problem, machine, settled) if a.gain >= WORTH), key=lambda a: a.gain, default=None)
 
 
-def _elsewhere(m: Measurement, problem: Operator, machine: Machine, others: Sequence[Machine]) -> Iterator[Advice]:
-    if m.cache_state != "cold":  # which level of another machine would hold it is not known
-        return
-    for other in others:
-        try:
-            now = predict_problem(machine, problem, variant=m.variant, plan=m.plan, threads=m.threads or None)
-            new = predict_problem(other, problem, variant=m.variant)
-        except Error:
-            continue
-        yield _gain(m, other.name, now.time_s / new.time_s, "both times predicted", bound=new.bound)
-
-
-def advise(
-    measured: Measurement, machine: Machine, peers: Iterable[Measurement] = (), others: Sequence[Machine] = ()
-) -> tuple[Advice, ...]:
+def advise(measured: Measurement, machine: Machine, peers: Iterable[Measurement] = ()) -> tuple[Advice, ...]:
     """Changes to the kernel measured on `machine`, by their gain, largest first; () where nothing was timed.
 
     More work in one launch; sizes that are multiples of 16, the path of its dtype and the kernel itself, where it is below 80 % of
-    its roof; other variants and narrower dtypes; each of `others`. Gains below 2 % are left out.
+    its roof; other variants and narrower dtypes. Gains below 2 % are left out.
 
     Args:
         peers: measurements beside it, of which those of the same problem say what another variant really gains.
@@ -218,5 +204,4 @@ def advise(
     found = [*_launch(m), *_kernel(m, problem, machine)]
     if problem is not None:
         found += [*_variants(m, problem, machine, peers), *_narrower(m, problem, machine)]
-        found += _elsewhere(m, problem, machine, others)
     return tuple(sorted((item for item in found if item.gain >= WORTH), key=lambda item: -item.gain))
