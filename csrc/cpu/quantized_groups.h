@@ -2,6 +2,8 @@
 // registers, and how sums meet the scales of a group.
 #pragma once
 
+#include <algorithm>
+
 #include "cpu/gemm_strips.h"
 
 namespace roofline::cpu {
@@ -100,11 +102,9 @@ template <int Digits>
 constexpr bool kMixed<MixedQuads<Digits>> = true;
 #endif
 
+// Rows of b that `few` takes at a time, doubled up to twice: sums of 512 products of 16 bits and 8 still fit into 32.
 template <class B>
-constexpr Index kFittingChunk = 1024 * B::kNumbers / B::kRowBytes;
-// Rows of b that `few` takes at a time, doubled up to twice: 512 products of 16 bits and 8 still fit into 32.
-template <class B>
-constexpr Index kChunk = B::kNumbers > 1 && kFittingChunk<B> > 128 ? 128 : kFittingChunk<B>;
+constexpr Index kChunk = std::min<Index>(1024 * B::kNumbers / B::kRowBytes, B::kRowBytes == B::kNumbers * kWidth ? 128 : 1024);
 template <class B>
 constexpr Index kMostChunk = 4 * kChunk<B>;
 
