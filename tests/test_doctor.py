@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from programs import python
 
 from roofline.doctor import Check, checks as module, doctor
 from roofline.errors import Error
@@ -128,6 +129,12 @@ def test_a_limit_on_instruction_sets_is_named(monkeypatch: pytest.MonkeyPatch) -
     check = module._instruction_sets()
     assert check.state == "warning"
     assert check.cure == "unset ROOFLINE_ISA"
+
+
+def test_an_unknown_instruction_set_is_one_finding_with_its_cure() -> None:
+    pytest.importorskip("roofline._core")
+    out = python("-m", "roofline", "doctor", "--wide", ROOFLINE_ISA="foo").stdout
+    assert out.count("unknown instruction set 'foo'") == 1 and "instruction sets: unset ROOFLINE_ISA" in out
 
 
 H200 = {

@@ -276,6 +276,7 @@ def _guarded(name: str, look: Callable[[], Check | Iterable[Check]]) -> list[Che
         return [found] if isinstance(found, Check) else list(found)
     except Error as error:
         cure = "pip install . (in the source folder)" if name == "compiled module" else ""
+        cure = "unset ROOFLINE_ISA" if "ROOFLINE_ISA" in str(error) else cure
         return [Check(name, MISSING, str(error), cure)]
     except (OSError, KeyError, ValueError) as error:
         return [Check(name, WARNING, f"could not be looked at: {error!r:.80}")]
@@ -294,4 +295,5 @@ def doctor(wait_s: float = 1.0) -> list[Check]:
         "huge pages": _huge_pages, "frequency governor": _governor, "memory": _memory,
     }  # fmt: skip
     rest = [] if loads[0].state == MISSING else [check for name, look in needs_module.items() for check in _guarded(name, look)]
+    rest = [check for i, check in enumerate(rest) if i == 0 or check.detail != rest[0].detail]  # no device opens: said once
     return [system, *loads, *rest, *_guarded("load right now", lambda: _contention(wait_s)), *_guarded("packages", _packages)]
