@@ -28,7 +28,7 @@ struct Fp16Strip {
   }
 };
 
-// NaN of fp8_e4m3 are in what sums begin with: for each number it takes longer.
+// Sums of columns of fp8_e4m3 that hold a NaN begin with one: a test of each number takes longer.
 template <class Element>
 struct Fp8Strip {
   static constexpr bool kWide = false;

@@ -44,8 +44,8 @@ class Pool {
     run_erased([](void* f, int worker) { (*static_cast<F*>(f))(worker); }, &work);
   }
 
-  // work(worker, item) for item in [0, items), fewer than 2^32, one by one: each worker has a contiguous share, the same in every launch, so that
-  // what it wrote last time is in its own caches; who is done takes items of others' shares.
+  // work(worker, item) for item in [0, items), fewer than 2^32, one by one: each worker has a contiguous share, the same in every
+  // launch, so that what it wrote last time is in its own caches; who is done takes items of others' shares.
   template <class F>
   void for_each(std::int64_t items, F&& work) {
     const int n = threads();
