@@ -242,6 +242,11 @@ def test_what_is_refused_leaves_its_column_empty() -> None:
     assert [record.get("refused", "")[:11] for record in table.to_records()] == ["Llama-3-70B", ""]
     with pytest.raises(Error, match="does not fit"):
         predict("H100,A100-SXM4-80GB", "Llama-3-70B")
+    one, many = predict("H100", "Llama-3-8B", "decode", batch=[1, 1000], seq_kv="8k").to_records()
+    known = {"machine", "what", "phase", "batch", "seq_kv", "tp", "ep", "fits", "memory_bytes", "largest_batch", "refused"}
+    assert known <= set(many) <= set(one) and not {"time_s", "tokens_per_s", "bound"} & set(many)
+    assert (many["batch"], many["fits"], many["largest_batch"]) == (1000, False, one["largest_batch"])
+    assert predict("H100", "gemm", M=[64, 2**61]).to_records()[1]["M"] == 2**61
     with pytest.raises(Error, match="unknown field 'bacth' .did you mean batch"):
         predict("H100,GB200", "Llama-3-8B", bacth=3)
 

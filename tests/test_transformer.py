@@ -202,15 +202,23 @@ def test_expert_parallelism_by_hand() -> None:
 
 
 def test_amdahl() -> None:
-    """A third of the time that no rank shares leaves at most three times the speed, as in any profile of decode and recompute."""
+    """A third of the time that no rank shares leaves at most three times the speed, as in any profile of decode and recompute.
+
+    Ranks that outnumber the KV heads share what they read of the cache.
+    """
     found = predict(on_paper(), SMALL, Decode(seq_kv=64))
     kept = sum(part.time_s for part in found.parts if part.call.name in ("embedding", "norm", "residual and norm"))
+    (attention,) = (part for part in found.parts if part.call.name == "attention")
+    kept += attention.time_s / SMALL.kv_heads
     assert found.unsharded_s == pytest.approx(kept)
     assert found.amdahl == pytest.approx(found.time_s / kept)
     third = predict(on_paper(), SMALL, Decode(seq_kv=64), overhead_s=(found.time_s - 3 * kept) / 2)
     assert third.amdahl == pytest.approx(3)
     many = predict(on_paper(), SMALL, Decode(seq_kv=64), tp=2, link_bytes_per_s=1e30)
     assert found.time_s / found.amdahl < many.time_s < found.time_s
+    of_eight = predict(Machine.load("8xH100"), preset("Llama-3-70B"), Decode(batch=32, seq_kv=8192), tp=8)
+    of_64 = predict(Machine.load("64xH100"), preset("Llama-3-70B"), Decode(batch=32, seq_kv=8192), tp=64)
+    assert 1 < of_eight.time_s / of_64.time_s < of_eight.amdahl < 3
 
 
 def test_speculative_decoding() -> None:

@@ -37,6 +37,11 @@ from .units import MISSING, parse_bytes, parse_rate, parse_time_s
 from .words import ALIASES, arguments_checked, hint, nearest, split, whole
 
 MOST = 256  # columns of one table
+# Of a record: what does not exist where memory does not suffice.
+_FIGURES = (
+    "time_s", "bound", "flops", "bytes", "flops_per_byte", "flops_per_s", "bytes_per_s", "realistic_s", "ttft_s", "tpot_s",
+    "tokens_per_s", "mfu", "mbu",
+)  # fmt: skip
 Answer = Prediction | ModelPrediction | ServingPrediction
 What = Operator | type[Operator] | Model
 
@@ -64,11 +69,13 @@ class PredictionTable(Shown, Records, Sequence[Answer | None]):
     Attributes:
         axes: what each differs by, as text.
         refusals: why one is None, else "".
+        refused: of each that is None what is known of it, as in `to_records`: what was asked, and the memory that it would take.
     """
 
     found: tuple[Answer | None, ...]
     axes: tuple[Mapping[str, str], ...]
     refusals: tuple[str, ...]
+    refused: tuple[Mapping[str, Any], ...]
 
     def __len__(self) -> int:
         return len(self.found)
@@ -101,8 +108,8 @@ class PredictionTable(Shown, Records, Sequence[Answer | None]):
     def to_records(self) -> list[dict[str, Any]]:
         """One flat row of numbers for each prediction, units in the names; those refused have their reason under `refused`."""
         return [
-            {**axes, "refused": why} if found is None else {**found.record(), **({"refused": ""} if any(self.refusals) else {})}
-            for found, axes, why in zip(self.found, self.axes, self.refusals, strict=True)
+            {**known, "refused": why} if found is None else {**found.record(), **({"refused": ""} if any(self.refusals) else {})}
+            for found, known, why in zip(self.found, self.refused, self.refusals, strict=True)
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -266,20 +273,34 @@ def predict(
         raise Error(f"more than {MOST} predictions are too many for a table: give fewer values of {', '.join(several)}")
     single = {name: values[0] for name, values in lists.items() if len(values) == 1}
     found: list[Answer | None] = []
-    refusals, first = [], None
+    refusals: list[str] = []
+    refused: list[dict[str, Any]] = []
+    first = None
     for combination in combinations:
+        question = {**single, **dict(zip(several, combination, strict=True))}
         try:
-            found.append(_one({**single, **dict(zip(several, combination, strict=True))}))
+            found.append(_one(dict(question)))
             refusals.append("")
+            refused.append({})
         except Error as error:
             first = first or error
             found.append(None)
             refusals.append(str(error))
+            refused.append(_without_room(question, several))
     if first is not None and not any(found):
         raise first
     heads = ["model" if name == "what" else name for name in several]
     axes = tuple(dict(zip(heads, map(_shown, values), strict=True)) for values in combinations)
-    return PredictionTable(found=tuple(found), axes=axes, refusals=tuple(refusals))
+    return PredictionTable(found=tuple(found), axes=axes, refusals=tuple(refusals), refused=tuple(refused))
+
+
+def _without_room(question: Mapping[str, Any], several: Sequence[str]) -> dict[str, Any]:
+    """The record of what was refused: without times where it lacks room, and of anything else its axes."""
+    try:
+        known = _one({**question, "must_fit": False}).record()
+    except Error:
+        return {name: x if isinstance(x, (int, float)) else _shown(x) for name, x in question.items() if name in several}
+    return {name: value for name, value in known.items() if name not in _FIGURES}
 
 
 def _shown(value: Any) -> str:

@@ -158,7 +158,8 @@ def ranks_on(machine: Machine, tp: int | None, ep: int) -> int:
     if tp is None:
         tp = 1 if ep != 1 else machine.devices
     if machine.devices > 1 and isinstance(tp, int) and isinstance(ep, int) and tp * ep != machine.devices:
-        raise Error(f"{machine.name} has {machine.devices} devices, not tp {shown(tp)} × ep {shown(ep)}: leave both out")
+        said = f"{machine.name} has {machine.devices} devices, not tp {shown(tp)} × ep {shown(ep)}"
+        raise Error(f"{said}: give one of them, or none (ep takes the place of tp)")
     return tp
 
 

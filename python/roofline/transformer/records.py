@@ -169,12 +169,23 @@ class ModelPrediction(OfModel):
 
     @property
     def unsharded_s(self) -> float:
-        """Time of parts that tensor parallelism does not divide, collectives and overhead apart."""
-        return math.fsum(p.time_s for p in self.parts if not p.call.sharded and p.call.group != "communication")
+        """Time that further ranks do not shorten: see `_kept_s`. Overhead is apart."""
+        return math.fsum(map(self._kept_s, self.parts))
+
+    def _kept_s(self, part: Part) -> float:
+        """What tensor parallelism does not divide, collectives, and in decode the reading of one KV head, or of MLA's latents.
+
+        With more ranks than KV heads several read the same one.
+        """
+        if not part.call.sharded:
+            return part.time_s
+        if not part.call.name.startswith("attention") or not isinstance(self.phase, Decode) or part.bound == "compute":
+            return 0.0
+        return part.time_s / getattr(part.call.problem, "kv_heads", 1)
 
     @property
     def amdahl(self) -> float:
-        """The speed-up that no number of further ranks exceeds: the divided part takes no time then, and collectives none either.
+        """The speed-up that no number of further ranks exceeds: what they divide takes no time then.
 
         Infinite with ep, whose ranks divide the sequences too.
         """
@@ -207,12 +218,13 @@ class ModelPrediction(OfModel):
     def summary(self) -> list[tuple[str, str]]:
         """What a reader wants first: (name, value)."""
         limit = "" if math.isinf(self.amdahl) else f": a larger TP degree gains at most {fmt_number(self.amdahl)}×"
+        amdahl = [("Amdahl", f"{fmt_share(self.unsharded_s / self.time_s)} stays with more ranks{limit}")]
         parts = ", ".join(f"{name} {fmt_bytes(size)}" for name, size in self.memory.parts.items())
         return [
             *self._spans(short=False).items(),
             ("bound by", fmt_roofs(self.profile, self.time_s)),
             ("groups", fmt_shares(self.groups, self.time_s)),
-            *([] if self.options.ep > 1 else [("Amdahl", f"{fmt_share(self.unsharded_s / self.time_s)} is not sharded{limit}")]),
+            *([] if self.options.ep > 1 else amdahl),
             ("memory", self.memory.text),
             ("of which", parts),
             ("ceilings", "; ".join(self.ceilings)),

@@ -49,7 +49,7 @@ def _chart(census: Census, phase: Phase, dashes: Any) -> Chart:
         raise Error(f"{census.title(phase)}: no kernel computes and moves anything")
     roofs, ridges = met_roofs(dashes, [e.placed.roofs for e in entries if e.placed is not None and e.flops])
     notes = [f"{census.config.name}, {phase}, on {census.machine}; shares of the expected {fmt_si(census.time_s(phase), 's')}"]
-    notes.append("markers: ● attention, ■ FFN, ▲ norm, ◆ head; blue: bound by memory, red: by compute, purple: by launches")
+    notes.append("markers: ● attention, ■ FFN, ▲ norm, ◆ head; blue: bound by memory, orange: by compute, purple: by launches")
     if any(e.measured_s for e in entries):
         notes.append("measured kernels lie where they were measured, all others where their roofs allow")
     notes += [f"no place, since they compute or move nothing: {', '.join(absent)}"] if absent else []
