@@ -125,7 +125,7 @@ class Placed:
     @property
     def implausible(self) -> bool:
         share = self.share if self.share is not None else self.ceiling_share
-        return self.status == "implausible" or (share or 0) > IMPLAUSIBLE
+        return self.status == "implausible" or (self.status != "contended" and (share or 0) > IMPLAUSIBLE)
 
     @property
     def shares(self) -> str:
