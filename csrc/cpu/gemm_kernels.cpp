@@ -1,5 +1,6 @@
 // Products in fp32, bf16, fp16, int8 and fp8: what their strips of b hold, and how they are packed.
 #include <limits>
+#include <type_traits>
 
 #include "cpu/gemm_kernels.h"
 
@@ -28,7 +29,6 @@ struct Fp16Strip {
   }
 };
 
-// Sums of columns of fp8_e4m3 that hold a NaN begin with one: a test of each number takes longer.
 template <class Element>
 struct Fp8Strip {
   static constexpr bool kWide = false;
@@ -39,7 +39,11 @@ struct Fp8Strip {
   }
 };
 
-void pack_e4m3(const void* from, void* to, Index columns, Index inner, Index first, Index last) {
+// Sums of columns that hold a NaN begin with one: a test of each number takes longer. Where a row of a strip has too few bytes to keep
+// fp32 behind it aligned, numbers are tested.
+constexpr bool kFinite = kLanes > 1;
+using E4m3Rows = Rows<Fp8Strip<std::conditional_t<kFinite, FiniteE4m3, Fp8E4m3>>, kFinite>;
+[[maybe_unused]] void pack_e4m3(const void* from, void* to, Index columns, Index inner, Index first, Index last) {
   pack_rows<Fp8E4m3, kNumberBytes>(from, to, columns, inner, first, last);
   for (Index s = first; s < last; ++s) {
     auto* const strip = static_cast<std::uint8_t*>(to) + s * (inner + kNumberBytes) * kWidth;
@@ -67,13 +71,14 @@ extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     .tile_rows = kTileRows,
     .numbers = {1, 1, 1, 2, 1, 1},
     .multiple = 1,
-    .pack = {pack_rows<float>, pack_bf16, pack_rows<Fp16>, pack_pairs<std::int8_t>, pack_e4m3, pack_rows<Fp8E5m2>},
+    .pack = {pack_rows<float>, pack_bf16, pack_rows<Fp16>, pack_pairs<std::int8_t>,
+             kFinite ? pack_e4m3 : pack_rows<Fp8E4m3>, pack_rows<Fp8E5m2>},
     .few = {few<Rows<WideStrip<Floats>>>, few<Rows<Bf16Strip>>, few<Rows<Fp16Strip>>, few<Rows<Int8Strip>>,
-            few<Rows<Fp8Strip<FiniteE4m3>, true>>, few<Rows<Fp8Strip<Fp8E5m2>>>},
+            few<E4m3Rows>, few<Rows<Fp8Strip<Fp8E5m2>>>},
     .block = {block<Rows<WideStrip<Floats>>, UnpackedStrip<Floats, RowOf<float>>>, block<Rows<Bf16Strip>>, block<Rows<Fp16Strip>>,
-              block<Rows<Int8Strip>>, block<Rows<Fp8Strip<FiniteE4m3>, true>>, block<Rows<Fp8Strip<Fp8E5m2>>>},
+              block<Rows<Int8Strip>>, block<E4m3Rows>, block<Rows<Fp8Strip<Fp8E5m2>>>},
     .pack_a = pack_panels<Floats>,
-    .begun = {false, false, false, false, true},
+    .begun = {false, false, false, false, kFinite},
     .pack_wide = {pack_wide<float>, pack_wide<Bf16>, pack_wide<Fp16>},
     .plain = {plain<RowOf<float>>, plain<RowOf<Bf16>>, plain<RowOf<Fp16>>},
     .widen = {widen<float>, widen<Bf16>, widen<Fp16>, widen_int8, widen_e4m3, widen<Fp8E5m2>},
