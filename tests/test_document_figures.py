@@ -1,5 +1,6 @@
 """The figures of the documents this project comes from, right or wrong there, computed from their inputs through the public API."""
 
+import copy
 import math
 from functools import cache
 from typing import Any
@@ -288,6 +289,24 @@ def test_there_are_as_many_as_the_documents_state() -> None:
 @pytest.mark.parametrize("figure", BY_ID)
 def test_figure(figure: str) -> None:
     check(figure, BY_ID[figure]["expected"])
+
+
+def changed(value: Any) -> Any:
+    """A number 1 % larger; anything else replaced."""
+    return value * 1.01 if isinstance(value, (int, float)) else 1.0 if value is None else f"not {value}"
+
+
+@pytest.mark.parametrize("figure", BY_ID)
+def test_a_change_of_one_per_cent_fails(figure: str) -> None:
+    """Every number of every figure by itself, and every text."""
+    for path, _ in leaves(BY_ID[figure]["expected"]):
+        holder: Any = (whole := copy.deepcopy(BY_ID[figure]))
+        *way, last = ("expected", *path)
+        for step in way:
+            holder = holder[step]
+        holder[last] = changed(holder[last])
+        with pytest.raises(AssertionError):
+            check(figure, whole["expected"])
 
 
 SINGLE = [f["id"] for f in FIGURES if isinstance(f["stated"], (int, float)) and isinstance(f["expected"], (int, float))]

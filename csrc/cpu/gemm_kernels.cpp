@@ -39,8 +39,8 @@ struct Fp8Strip {
   }
 };
 
-// Sums of columns that hold a NaN begin with one: a test of each number takes longer. Where a row of a strip has too few bytes to keep
-// fp32 behind it aligned, numbers are tested.
+// Sums of columns that hold a NaN begin with one: a test of each number takes longer. The scalar set tests numbers: its rows have
+// too few bytes to keep fp32 behind them aligned.
 constexpr bool kFinite = kLanes > 1;
 using E4m3Rows = Rows<Fp8Strip<std::conditional_t<kFinite, FiniteE4m3, Fp8E4m3>>, kFinite>;
 [[maybe_unused]] void pack_e4m3(const void* from, void* to, Index columns, Index inner, Index first, Index last) {

@@ -105,7 +105,7 @@ void Pool::start() {
     workers_.clear();
     stop_.store(false);
     fork_generation_ = -1;  // the next launch begins them anew
-    throw Error("cpu: of " + std::to_string(threads()) + " threads only " + std::to_string(begun) + " could be started (" +
+    throw Error("cpu: only " + std::to_string(begun) + " of " + std::to_string(threads()) + " threads could be started (" +
                 error.what() + "): ask for fewer, or raise the limit of processes or memory");
   }
   while (started_.load(std::memory_order_acquire) != threads()) relax();

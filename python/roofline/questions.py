@@ -37,7 +37,7 @@ from .units import MISSING, parse_bytes, parse_rate, parse_time_s
 from .words import ALIASES, arguments_checked, hint, nearest, split, whole
 
 MOST = 256  # columns of one table
-# Of a record: what does not exist where memory does not suffice.
+# Columns that the record of a refused combination lacks: it did not run, so it has no time.
 _FIGURES = (
     "time_s", "bound", "flops", "bytes", "flops_per_byte", "flops_per_s", "bytes_per_s", "realistic_s", "ttft_s", "tpot_s",
     "tokens_per_s", "mfu", "mbu",
@@ -69,7 +69,7 @@ class PredictionTable(Shown, Records, Sequence[Answer | None]):
     Attributes:
         axes: what each differs by, as text.
         refusals: why one is None, else "".
-        refused: of each that is None what is known of it, as in `to_records`: what was asked, and the memory that it would take.
+        refused: what `to_records` says of each that is None: what was asked, and the memory that it would take; else {}.
     """
 
     found: tuple[Answer | None, ...]

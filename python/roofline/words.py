@@ -94,9 +94,9 @@ def misfit(name: str, signature: inspect.Signature, error: TypeError, named: Map
 
 
 def arguments_checked(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, which takes NumPy scalars by name as Python's numbers, with an Error where Python has a TypeError.
+    """`function`, which takes NumPy scalars that are given by name as Python's numbers.
 
-    For arguments that do not fit; with what resembles the first unknown one.
+    Arguments that do not fit raise Error, with what resembles the first unknown one, where Python has a TypeError.
     """
 
     @functools.wraps(function)

@@ -15,7 +15,7 @@ from ..errors import Error, require_type
 from ..operators.base import MIXES
 from ..probes import LEVELS, MEMORIES, RATE_UNITS, roofs_of
 from ..probes.levels import stated_caches
-from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, is_there, read_bytes
+from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
 from ..units import fmt_si
 from ..words import arguments_checked, require_one_of
 from .ceiling import UNVERIFIED, Ceiling
@@ -252,7 +252,7 @@ class Machine(Shown):
         if path.suffix == ".toml" and path.is_file():
             return cls(**parts_of(path))
         file = path / "machine.json" if os.path.isdir(path) else path
-        if is_there(path, "machine.json"):
+        if os.path.exists(file):
             return cls._from_file(file, device)
         count, name = counted(text)
         if count > 1 or name != text:

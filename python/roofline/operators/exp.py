@@ -12,7 +12,7 @@ from .mapped import Elementwise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exp(Elementwise):
-    """y = e^x for x up to 88, as softmax and its kin take it: smaller than e^-87 is 0, and x above 88 gives a wrong number.
+    """y = e^x for x up to 88, as softmax and its kin take it: results below e^-87 are 0, and those of larger x are wrong.
 
     elements: of x and y. passes: over them in one launch (more than one to stay in a cache). Raises Error for bad fields.
     """

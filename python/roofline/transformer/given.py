@@ -66,15 +66,14 @@ def _plain(given: Given, dtype: Any) -> TransformerConfig:
     elif isinstance(given, Mapping):
         return from_hugging_face(given, dtype=name)
     elif isinstance(given, (str, os.PathLike)):
-        path = Path(given)
-        if not isinstance(given, str) or is_there(given, "config.json"):
-            return from_hugging_face(path.expanduser(), dtype=name)
-        if given.endswith(".json") or given.startswith((".", os.sep, "~")):
+        path, text = Path(given), os.fspath(given)
+        is_path = not isinstance(given, str) or text.endswith(".json") or text.startswith((".", os.sep, "~"))
+        if is_path or is_there(text, "config.json"):
             return from_hugging_face(path.expanduser(), dtype=name)
         try:
-            config = preset(given)
+            config = preset(text)
         except Error:
-            if os.path.isdir(given):
+            if os.path.isdir(text):
                 return from_hugging_face(path, dtype=name)
             raise
     else:
