@@ -1,6 +1,5 @@
 # The CUDA backend, where there is a compiler for it. Sets, for build_info:
-#   ROOFLINE_CUDA_BUILT (ON/OFF), ROOFLINE_CUDA_WHY_NOT, ROOFLINE_CUDA_VERSION, ROOFLINE_CUDA_ARCHS,
-#   ROOFLINE_CUBLAS_HEADERS, ROOFLINE_NVML_HEADERS (their versions, or empty) and ..._HEADERS_WHY_NOT.
+#   ROOFLINE_CUDA_BUILT (ON/OFF), ROOFLINE_CUDA_WHY_NOT, ROOFLINE_CUDA_VERSION, ROOFLINE_CUDA_ARCHS.
 #
 # AUTO never fails: without a working compiler the backend is left out and the reason recorded. ON without one is an error.
 
@@ -8,10 +7,6 @@ set(ROOFLINE_CUDA_BUILT OFF)
 set(ROOFLINE_CUDA_WHY_NOT "")
 set(ROOFLINE_CUDA_VERSION "")
 set(ROOFLINE_CUDA_ARCHS "")
-set(ROOFLINE_CUBLAS_HEADERS "")
-set(ROOFLINE_CUBLAS_HEADERS_WHY_NOT "the CUDA backend is not built")
-set(ROOFLINE_NVML_HEADERS "")
-set(ROOFLINE_NVML_HEADERS_WHY_NOT "the CUDA backend is not built")
 
 # An unknown value would add no package and say nothing: stop instead.
 if(NOT "${ROOFLINE_CUDA_WHEELS}" MATCHES "^(headers|toolkit)?$")
@@ -167,33 +162,23 @@ set(ROOFLINE_CUDA_BUILT ON)
 set(ROOFLINE_CUDA_VERSION ${CMAKE_CUDA_COMPILER_VERSION})
 string(REGEX MATCH "^[0-9]+" roofline_cuda_major "${ROOFLINE_CUDA_VERSION}")
 
-# roofline_cuda_header(<name> <header> <versioned by> <macro>...): a header of a library that is opened at run time, from the
+# roofline_cuda_header(<name> <header>): a header of a library that is opened at run time, from the
 # toolkit, else from a PyPI package of the same major version. A toolkit may hold only nvcc and the runtime, and its libraries
 # may lack their unversioned names, so find_package(CUDAToolkit) would fail.
-function(roofline_cuda_header name header versioned_by)
+function(roofline_cuda_header name header)
   find_path(directory ${header} HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} NO_DEFAULT_PATH NO_CACHE)
   if(NOT directory)
     roofline_in_wheels(file "${roofline_cuda_major}" include/${header})
     cmake_path(GET file PARENT_PATH directory)
   endif()
   if(NOT directory)
-    set(ROOFLINE_${name}_HEADERS_WHY_NOT
-      "the CUDA toolkit has no ${header}: rebuild with ROOFLINE_CUDA_WHEELS=headers" PARENT_SCOPE)
+    message(STATUS "CUDA: the toolkit has no ${header}: configure with ROOFLINE_CUDA_WHEELS=headers")
     return()
   endif()
-  set(version "")
-  foreach(macro IN LISTS ARGN)
-    file(STRINGS "${directory}/${versioned_by}" line REGEX "^#define[ \t]+${macro}[ \t]+[0-9]+" LIMIT_COUNT 1)
-    string(REGEX MATCH "[0-9]+[ \t]*$" value "${line}")
-    list(APPEND version "${value}")
-  endforeach()
-  list(JOIN version "." version)
-  set(ROOFLINE_${name}_HEADERS "${version}" PARENT_SCOPE)
-  set(ROOFLINE_${name}_HEADERS_WHY_NOT "" PARENT_SCOPE)
   set(ROOFLINE_${name}_INCLUDE "${directory}" PARENT_SCOPE)
 endfunction()
-roofline_cuda_header(CUBLAS cublasLt.h cublas_api.h CUBLAS_VER_MAJOR CUBLAS_VER_MINOR CUBLAS_VER_PATCH)
-roofline_cuda_header(NVML nvml.h nvml.h NVML_API_VERSION)
+roofline_cuda_header(CUBLAS cublasLt.h)
+roofline_cuda_header(NVML nvml.h)
 
 # sm90a/ apart: see below.
 file(GLOB sources CONFIGURE_DEPENDS csrc/cuda/*.cpp csrc/cuda/*.cu csrc/cuda/*/*.cpp csrc/cuda/*/*.cu)

@@ -5,7 +5,6 @@
 # them the build goes on and oneDNN is missing at run time, with the reason.
 
 set(ROOFLINE_ONEDNN_INCLUDE "")
-set(ROOFLINE_ONEDNN_WHY_NOT "")
 
 # The packages of an isolated build are visible to its own interpreter only.
 if(NOT Python_EXECUTABLE)
@@ -34,6 +33,5 @@ if(ROOFLINE_ONEDNN_INCLUDE)
   set_property(SOURCE ${roofline_onednn_sources} APPEND PROPERTY INCLUDE_DIRECTORIES "${ROOFLINE_ONEDNN_INCLUDE}")
   set_property(SOURCE ${roofline_onednn_sources} APPEND PROPERTY COMPILE_DEFINITIONS ROOFLINE_HAVE_ONEDNN_HEADERS)
 else()
-  set(ROOFLINE_ONEDNN_WHY_NOT "built without oneDNN's headers (neither onednn-devel-cpu-gomp nor libdnnl-dev was there)")
-  message(STATUS "oneDNN: ${ROOFLINE_ONEDNN_WHY_NOT}")
+  message(STATUS "oneDNN: built without its headers (neither onednn-devel-cpu-gomp nor libdnnl-dev was there)")
 endif()

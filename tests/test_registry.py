@@ -27,7 +27,6 @@ def test_declared_and_listed_kernels_agree(backend: str) -> None:
     listed = {(k["operator"], k["variant"], k["dtype"]) for k in kernels}
     assert declared == listed
     assert len(listed) == len(kernels), "a kernel is listed twice"
-    assert all(k["summary"] for k in kernels)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])

@@ -108,8 +108,8 @@ Role role_named(const std::string& role) {
 py::list described(const std::vector<KernelEntry>& kernels) {
   py::list all;
   for (const KernelEntry& kernel : kernels)
-    all.append(py::dict("operator"_a = kernel.op, "variant"_a = kernel.variant, "dtype"_a = name(kernel.dtype),
-                        "needs"_a = kernel.needs, "summary"_a = kernel.summary));
+    all.append(
+        py::dict("operator"_a = kernel.op, "variant"_a = kernel.variant, "dtype"_a = name(kernel.dtype), "needs"_a = kernel.needs));
   return all;
 }
 
@@ -259,11 +259,8 @@ py::dict describe_build() {
   namespace info = build_info;
   return py::dict("version"_a = info::kVersion, "date"_a = info::kDate, "compiler"_a = info::kCompiler,
                   "build_type"_a = info::kBuildType, "processor"_a = info::kProcessor, "isas"_a = info::kIsas,
-                  "onednn_why_not"_a = info::kOneDnnWhyNot, "openblas_why_not"_a = info::kOpenBlasWhyNot,
                   "cuda"_a = std::strcmp(info::kCudaBuilt, "ON") == 0, "cuda_why_not"_a = info::kCudaWhyNot,
-                  "cuda_version"_a = info::kCudaVersion, "cuda_archs"_a = info::kCudaArchs,
-                  "cublas_headers"_a = info::kCublasHeaders, "cublas_headers_why_not"_a = info::kCublasHeadersWhyNot,
-                  "nvml_headers"_a = info::kNvmlHeaders, "nvml_headers_why_not"_a = info::kNvmlHeadersWhyNot);
+                  "cuda_version"_a = info::kCudaVersion, "cuda_archs"_a = info::kCudaArchs);
 }
 
 // For types whose objects only this module makes: one without its C++ object would be read all the same.

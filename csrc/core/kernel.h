@@ -79,29 +79,18 @@ void keep(Bound& bound, const Memory& memory) {
 // A capability a kernel needs ("avx2", "sm_90a"); empty means none. The backend says whether it has it.
 using Requires = std::string;
 
-template <class Problem, class Device>
-struct Kernel {
-  const char* variant;  // what the user asks for
-  DType dtype;
-  Requires needs;
-  const char* summary;                       // who computes what, and what reaches memory
-  Bound (*bind)(const Problem&, Device&);    // all planning; throws Unsupported with a reason
-};
-
 // A kernel without its types, as the backend lists it.
 struct KernelEntry {
   std::string op;
-  std::string variant;
+  std::string variant;  // what the user asks for
   DType dtype;
   Requires needs;
-  std::string summary;
-  std::function<Bound(const Arguments&, Backend&)> bind;
+  std::function<Bound(const Arguments&, Backend&)> bind;  // all planning; throws Unsupported with a reason
 };
 
 template <class Problem, class Device>
-KernelEntry entry(const Kernel<Problem, Device>& kernel) {
-  return {Problem::op, kernel.variant, kernel.dtype, kernel.needs, kernel.summary,
-          [bind = kernel.bind](const Arguments& arguments, Backend& backend) {
+KernelEntry entry(const char* variant, DType dtype, const Requires& needs, Bound (*bind)(const Problem&, Device&)) {
+  return {Problem::op, variant, dtype, needs, [bind](const Arguments& arguments, Backend& backend) {
             Device& device = static_cast<Device&>(backend);
             Bound bound;
             bound.memory = device.allocated_by([&] { bound = bind(Problem::from(arguments), device); });
@@ -113,26 +102,24 @@ KernelEntry entry(const Kernel<Problem, Device>& kernel) {
           }};
 }
 
-// One variant for the three dtypes whose arithmetic is in fp32.
-template <class Problem, class Device>
-std::vector<KernelEntry> floating_kernels(const char* variant, const char* summary, Bound (*fp32)(const Problem&, Device&),
-                                          Bound (*fp16)(const Problem&, Device&), Bound (*bf16)(const Problem&, Device&)) {
-  using K = Kernel<Problem, Device>;
-  return {entry(K{variant, DType::fp32, "", summary, fp32}), entry(K{variant, DType::fp16, "", summary, fp16}),
-          entry(K{variant, DType::bf16, "", summary, bf16})};
-}
-template <class Problem, class Device>
-std::vector<KernelEntry> floating_kernels(const char* variant, const char* summary, Bound (*bind)(const Problem&, Device&)) {
-  return floating_kernels(variant, summary, bind, bind, bind);
-}
-
 // One variant for several dtypes.
 template <class Problem, class Device>
 std::vector<KernelEntry> kernels_of(std::initializer_list<DType> dtypes, const char* variant, const Requires& needs,
-                                    const char* summary, Bound (*bind)(const Problem&, Device&)) {
+                                    Bound (*bind)(const Problem&, Device&)) {
   std::vector<KernelEntry> all;
-  for (const DType dtype : dtypes) all.push_back(entry(Kernel<Problem, Device>{variant, dtype, needs, summary, bind}));
+  for (const DType dtype : dtypes) all.push_back(entry(variant, dtype, needs, bind));
   return all;
+}
+
+// One variant for the three dtypes whose arithmetic is in fp32.
+template <class Problem, class Device>
+std::vector<KernelEntry> floating_kernels(const char* variant, Bound (*bind)(const Problem&, Device&)) {
+  return kernels_of({DType::fp32, DType::fp16, DType::bf16}, variant, "", bind);
+}
+template <class Problem, class Device>
+std::vector<KernelEntry> floating_kernels(const char* variant, Bound (*fp32)(const Problem&, Device&),
+                                          Bound (*fp16)(const Problem&, Device&), Bound (*bf16)(const Problem&, Device&)) {
+  return {entry(variant, DType::fp32, "", fp32), entry(variant, DType::fp16, "", fp16), entry(variant, DType::bf16, "", bf16)};
 }
 
 // Lists, one after the other.

@@ -55,9 +55,6 @@ Bound adam(const ops::Adam& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> adam_kernels() {
-  return floating_kernels<ops::Adam>(
-      "fused", "elements shared out over threads; all state is read once and written once", adam);
-}
+std::vector<KernelEntry> adam_kernels() { return floating_kernels<ops::Adam>("fused", adam); }
 
 }  // namespace roofline::cpu

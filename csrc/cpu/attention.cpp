@@ -84,18 +84,12 @@ Bound tiled(const Attention& problem, Device& device) { return tiled(task_of(pro
 
 std::vector<KernelEntry> attention_kernels() {
   return joined({
-      floating_kernels("naive", "three passes; all scores are written to memory in fp32 and read back twice", naive),
-      floating_kernels<Attention>("tiled",
-                                  "a thread takes a block of queries of one KV head over all its keys; scores and running softmax "
-                                  "stay in the cache, only out is written",
-                                  tiled),
-      floating_kernels<Attention>("split_kv",
-                                  "for few queries: a thread takes a range of the keys of one KV head, read once; who ends the last "
-                                  "range adds up",
-                                  split_kv),
-      kernels_of({DType::fp64}, "naive", "", "as naive in fp32, with all of it in fp64", naive),
-      kernels_of<Attention>({DType::fp64}, "tiled", "", "as tiled in fp32, with all of it in fp64", tiled),
-      kernels_of<Attention>({DType::fp64}, "split_kv", "", "as split_kv in fp32, with all of it in fp64", split_kv),
+      floating_kernels("naive", naive),
+      floating_kernels<Attention>("tiled", tiled),
+      floating_kernels<Attention>("split_kv", split_kv),
+      kernels_of({DType::fp64}, "naive", "", naive),
+      kernels_of<Attention>({DType::fp64}, "tiled", "", tiled),
+      kernels_of<Attention>({DType::fp64}, "split_kv", "", split_kv),
   });
 }
 

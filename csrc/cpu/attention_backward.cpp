@@ -55,14 +55,12 @@ Bound tiled(const AttentionBackward& problem, Device& device) {
     pairs += (seen + table->lanes - 1) / table->lanes * table->lanes;
   }
 
-  Bound bound;
-  bound.plan.set("implementation", "tiled/" + name(isa));
+  Bound bound = planned("tiled/" + name(isa), device);
   bound.plan.set("key_block", key_block);
   bound.plan.set("parts", parts);
   bound.plan.set("parts_bytes", parts_bytes);
   bound.plan.set("scores_elements", problem.batch * problem.heads * pairs);
   bound.plan.set("workspace_bytes", workspace_bytes);
-  bound.plan.set("threads", device.threads());
   constexpr std::int64_t kRows = 64;  // of an item that only reads and adds
   const std::int64_t row_items = (units * rows + kRows - 1) / kRows;
   bound.steps.push_back({"out·dout", [=, table = table](Queue& queue) {
@@ -111,11 +109,6 @@ Bound tiled(const AttentionBackward& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> attention_backward_kernels() {
-  return floating_kernels("tiled",
-                          "a thread takes blocks of keys over all queries that see them: dk and dv stay in the cache, what the "
-                          "keys add to dq is written, read and added up",
-                          tiled);
-}
+std::vector<KernelEntry> attention_backward_kernels() { return floating_kernels("tiled", tiled); }
 
 }  // namespace roofline::cpu

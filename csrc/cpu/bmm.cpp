@@ -99,10 +99,8 @@ Bound library_of_halves(const Bmm& problem, Device& device, const Split& split) 
       }
       plan->of.push_back(std::move(call));
     }
-  Bound bound;
-  bound.plan.set("implementation", "library/oneDNN " + dnnl.info.version);
+  Bound bound = planned("library/oneDNN " + dnnl.info.version, device);
   bound.plan.set("library_implementation", implementation);
-  bound.plan.set("threads", device.threads());
   bound.plan.set("split", std::to_string(split.row_parts) + "x" + std::to_string(split.column_parts));
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.steps.push_back({"bmm", [problem, plan, size, &dnnl, blocks = split.blocks](Queue& queue) {
@@ -153,10 +151,8 @@ Bound library(const Bmm& problem, Device& device) {
                            problem.batch >= kPartsPerThread * device.threads() ? 1 : device.threads());
   if (size_bytes(problem.dtype) == 2) return library_of_halves(problem, device, split);
   const OpenBlas& blas = openblas();
-  Bound bound;
-  bound.plan.set("implementation", "library/OpenBLAS " + blas.info.version);
+  Bound bound = planned("library/OpenBLAS " + blas.info.version, device);
   bound.plan.set("library_implementation", blas.core);
-  bound.plan.set("threads", device.threads());
   bound.plan.set("split", std::to_string(split.row_parts) + "x" + std::to_string(split.column_parts));
   bound.plan.set("workspace_bytes", 0);
   bound.steps.push_back({"bmm", problem.dtype == DType::fp64 ? calls<double>(problem, std::move(split.blocks), blas.dgemm)
@@ -316,12 +312,10 @@ Bound bind_parts(const Bmm& problem, Device& device, Choice<GemmKernelsOf<Number
   const std::int64_t packed =
       few ? 0
           : product({problem.batch, parts.rows, problem.columns, words_of(*table, type, problem.inner), sizeof(Number)}, "bmm: packed b");
-  Bound bound;
-  bound.plan.set("implementation", "tiled/" + name(isa));
+  Bound bound = planned("tiled/" + name(isa), device);
   bound.plan.set("tile", std::to_string(table->tile_rows) + "x" + std::to_string(table->width));
   bound.plan.set("row_parts", parts.rows);
   bound.plan.set("column_parts", parts.columns);
-  bound.plan.set("threads", device.threads());
   bound.plan.set("packed_in_launch_bytes", Value(packed));
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.steps.push_back({"bmm", [=, memory = memory, table = table](Queue& queue) {
@@ -351,17 +345,8 @@ Bound tiled(const Bmm& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> bmm_kernels() {
-  using K = Kernel<Bmm, Device>;
-  const auto with = [](DType dtype) {
-    return entry(K{"library", dtype, library_needs(dtype),
-                   "OpenBLAS, in 16 bits oneDNN, on one block of one product per call, each on one thread", library});
-  };
-  const auto own = [](DType dtype) {
-    return entry(K{"tiled", dtype, "",
-                   "our own kernels: few rows read b as it lies; for more a thread packs its columns in the launch", tiled});
-  };
-  return {with(DType::fp32), with(DType::fp64), with(DType::bf16), with(DType::fp16),
-          own(DType::fp32),  own(DType::bf16),  own(DType::fp16),  own(DType::fp64)};
+  const auto dtypes = {DType::fp32, DType::fp64, DType::bf16, DType::fp16};
+  return joined({library_kernels(dtypes, library), kernels_of(dtypes, "tiled", "", tiled)});
 }
 
 }  // namespace roofline::cpu

@@ -28,20 +28,11 @@ Bound tiled(const CachedAttention& problem, Device& device) { return tiled(task_
 }  // namespace
 
 std::vector<KernelEntry> cached_attention_kernels() {
-  const char* in_doubles = "as in fp32, with all of it in fp64";
   return joined({
-      floating_kernels<CachedAttention>(
-          "tiled",
-          "a thread takes a block of queries of one KV head over the keys that they see, widened block by block to fp32, for AMX to "
-          "bf16; scores and running softmax stay in the cache, only out is written",
-          tiled),
-      floating_kernels<CachedAttention>(
-          "split_kv",
-          "for few queries: a thread takes a range of the keys of one KV head, read once in the cache's dtype; who ends the last "
-          "range adds up",
-          split_kv),
-      kernels_of<CachedAttention>({DType::fp64}, "tiled", "", in_doubles, tiled),
-      kernels_of<CachedAttention>({DType::fp64}, "split_kv", "", in_doubles, split_kv),
+      floating_kernels<CachedAttention>("tiled", tiled),
+      floating_kernels<CachedAttention>("split_kv", split_kv),
+      kernels_of<CachedAttention>({DType::fp64}, "tiled", "", tiled),
+      kernels_of<CachedAttention>({DType::fp64}, "split_kv", "", split_kv),
   });
 }
 

@@ -55,9 +55,6 @@ Bound bind(const ops::CoreToCore& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> core_to_core_kernels() {
-  return {entry(Kernel<ops::CoreToCore, Device>{
-      "ping_pong", DType::fp32, "", "two threads wait for each other's store to one cache line; the others do nothing", bind})};
-}
+std::vector<KernelEntry> core_to_core_kernels() { return {entry("ping_pong", DType::fp32, "", bind)}; }
 
 }  // namespace roofline::cpu

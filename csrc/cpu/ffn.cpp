@@ -187,26 +187,8 @@ Bound tiled(const Ffn& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> ffn_kernels() {
-  using K = Kernel<Ffn, Device>;
-  const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
-  const auto with = [](DType dtype, const char* summary) {
-    return entry(K{"library", dtype, library_needs(dtype), summary, library});
-  };
-  constexpr const char* kInDtype =
-      "one library product per weight matrix; hidden activations in dtype, written to memory and read back";
-  return {
-      with(DType::fp32, kInDtype),
-      with(DType::bf16, kInDtype),
-      with(DType::fp16, kInDtype),
-      with(DType::int8,
-           "one library product per weight matrix, in int32; a pass over up for scales, activation and int8, one over "
-           "out for scales"),
-      own(DType::fp32, "our own products on packed weights; the activation on each part of the first, while a cache holds it"),
-      own(DType::bf16,
-          "as fp32, with weights read in bf16; hidden activations in fp32, in bf16 where products take pairs; out rounded while "
-          "a cache holds it"),
-      own(DType::fp16, "as fp32, with weights read in fp16; hidden activations in fp32, out rounded while a cache holds it"),
-      own(DType::int8, "as fp32, with sums in int32; scales, activation and rounding to int8 while a cache holds a part")};
+  const auto dtypes = {DType::fp32, DType::bf16, DType::fp16, DType::int8};
+  return joined({library_kernels(dtypes, library), kernels_of(dtypes, "tiled", "", tiled)});
 }
 
 }  // namespace roofline::cpu

@@ -162,11 +162,9 @@ std::vector<KernelEntry> fma_kernels() {
 #endif
   for (const auto& [dtype, needs] : {std::pair{DType::fp64, ""}, {DType::fp32, ""}, {DType::fp16, fp16}, {DType::bf16, bf16},
                                      {DType::int8, int8}, {DType::int16, int16}})
-    all.push_back(entry(Kernel<Fma, Device>{"registers", dtype, needs,
-                                            "chains in fixed registers; memory is touched at the ends only", registers}));
+    all.push_back(entry("registers", dtype, needs, registers));
   const auto tiles = {DType::bf16, DType::int8};
-  return joined({all, kernels_of(tiles, "l1_operands", "amx", "2 x 2 tiles, rows and columns streamed from L1", l1_operands),
-                 kernels_of(tiles, "l2_operands", "amx", "2 x 2 tiles, rows streamed from L2 and columns from L1", l2_operands)});
+  return joined({all, kernels_of(tiles, "l1_operands", "amx", l1_operands), kernels_of(tiles, "l2_operands", "amx", l2_operands)});
 }
 
 }  // namespace roofline::cpu

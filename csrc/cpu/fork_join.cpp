@@ -29,9 +29,7 @@ Bound pool_run(const ops::ForkJoin& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> fork_join_kernels() {
-  using K = Kernel<ops::ForkJoin, Device>;
-  return {entry(K{"call", DType::fp32, "", "the launch is called and returns; no other thread is woken", call}),
-          entry(K{"pool", DType::fp32, "", "every thread is called and returns; no memory is touched", pool_run})};
+  return {entry("call", DType::fp32, "", call), entry("pool", DType::fp32, "", pool_run)};
 }
 
 }  // namespace roofline::cpu

@@ -293,13 +293,6 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> grouped_matmul_kernels() {
-  using K = Kernel<GroupedMatmul, Device>;
-  const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
-  return {own(DType::fp32, "our own products, one expert after the other, on x gathered by expert; weights packed in bind"),
-          own(DType::fp16, "as fp32, with weights read in fp16; what lies between is fp32"),
-          own(DType::bf16,
-              "as fp32, with weights read in bf16; what lies between is fp32, or bf16 where an instruction set multiplies that")};
-}
+std::vector<KernelEntry> grouped_matmul_kernels() { return floating_kernels("tiled", tiled); }
 
 }  // namespace roofline::cpu

@@ -33,15 +33,7 @@ Bound tiled(const ops::LmHead& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> lm_head_kernels() {
-  using K = Kernel<ops::LmHead, Device>;
-  std::vector<KernelEntry> all;
-  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    all.push_back(entry(K{"library", dtype, library_needs(dtype),
-                          "oneDNN on one block of the logits per thread, sums in fp32; w packed in bind", library}));
-    all.push_back(entry(K{
-        "tiled", dtype, "", "our own kernels: w packed in strips in bind; few tokens read it in one stream or several", tiled}));
-  }
-  return all;
+  return joined({library_kernels({DType::fp32, DType::bf16, DType::fp16}, library), floating_kernels("tiled", tiled)});
 }
 
 }  // namespace roofline::cpu

@@ -38,23 +38,9 @@ Bound tiled(const ops::Matmul& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> matmul_kernels() {
-  using K = Kernel<ops::Matmul, Device>;
-  const auto with = [](DType dtype, const char* summary) {
-    return entry(K{"library", dtype, library_needs(dtype), summary, library});
-  };
-  const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
-  const char* const fp8 =
-      "our own kernels: as fp32, with b read in fp8 and all arithmetic in fp32, or products of bf16 pairs; a is widened once";
-  return {with(DType::fp32, "oneDNN, or OpenBLAS where it is missing, on one block of c per thread; oneDNN's b packed in bind"),
-          with(DType::fp64, "OpenBLAS on one block of c per thread"),
-          with(DType::bf16, "oneDNN on one block of c per thread, sums and c in fp32; b packed in bind"),
-          with(DType::int8, "oneDNN on one block of c per thread, sums and c in int32; b packed in bind"),
-          own(DType::fp32, "our own kernels: b packed in strips in bind; few rows read it in one stream or several"),
-          own(DType::bf16, "our own kernels: as fp32, with b read in bf16 and all arithmetic in fp32"),
-          own(DType::fp16, "our own kernels: as fp32, with b read in fp16 and all arithmetic in fp32"),
-          own(DType::int8, "our own kernels: as fp32, with products of 16 bits in pairs and sums in int32, exact"),
-          own(DType::fp64, "our own kernels: as fp32, with all numbers in fp64"),
-          own(DType::fp8_e4m3, fp8), own(DType::fp8_e5m2, fp8)};
+  return joined({library_kernels({DType::fp32, DType::fp64, DType::bf16, DType::int8}, library),
+                 kernels_of({DType::fp32, DType::bf16, DType::fp16, DType::int8, DType::fp64, DType::fp8_e4m3, DType::fp8_e5m2},
+                            "tiled", "", tiled)});
 }
 
 }  // namespace roofline::cpu

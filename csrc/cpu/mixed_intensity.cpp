@@ -56,9 +56,6 @@ Bound bind(const MixedIntensity& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> mixed_intensity_kernels() {
-  return kernels_of({DType::fp32, DType::fp64}, "read", "",
-                    "one range per thread: a tile of vectors is loaded, advanced in registers and summed", bind);
-}
+std::vector<KernelEntry> mixed_intensity_kernels() { return kernels_of({DType::fp32, DType::fp64}, "read", "", bind); }
 
 }  // namespace roofline::cpu

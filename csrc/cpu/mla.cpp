@@ -37,16 +37,8 @@ Bound tiled(const MlaPrefill& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> mla_decode_kernels() {
-  return floating_kernels<MlaDecode>(
-      "split_kv", "a thread takes a range of the keys for a chunk of the heads; who ends a chunk's last range adds up", split_kv);
-}
+std::vector<KernelEntry> mla_decode_kernels() { return floating_kernels<MlaDecode>("split_kv", split_kv); }
 
-std::vector<KernelEntry> mla_prefill_kernels() {
-  return floating_kernels<MlaPrefill>("tiled",
-                          "a thread takes a block of queries of one head over all its keys, put together from both their parts; "
-                          "scores and running softmax stay in the cache, only out is written",
-                          tiled);
-}
+std::vector<KernelEntry> mla_prefill_kernels() { return floating_kernels<MlaPrefill>("tiled", tiled); }
 
 }  // namespace roofline::cpu

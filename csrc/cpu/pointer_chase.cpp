@@ -82,9 +82,6 @@ Bound bind(const ops::PointerChase& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> pointer_chase_kernels() {
-  return {entry(Kernel<ops::PointerChase, Device>{
-      "dependent", DType::int32, "", "one thread, one load at a time, each at the address that the one before brought", bind})};
-}
+std::vector<KernelEntry> pointer_chase_kernels() { return {entry("dependent", DType::int32, "", bind)}; }
 
 }  // namespace roofline::cpu

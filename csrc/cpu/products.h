@@ -8,6 +8,12 @@ namespace roofline::cpu {
 
 // What the library's products of this dtype need of a CPU.
 Requires library_needs(DType dtype);
+template <class Problem>
+std::vector<KernelEntry> library_kernels(std::initializer_list<DType> dtypes, Bound (*bind)(const Problem&, Device&)) {
+  std::vector<KernelEntry> all;
+  for (const DType dtype : dtypes) all.push_back(entry("library", dtype, library_needs(dtype), bind));
+  return all;
+}
 Bound bind_library(const char* step, const GemmProblem& problem, Device& device);
 Bound bind_tiled(const char* step, const TiledProblem& problem, Device& device);
 

@@ -305,14 +305,6 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> quantized_matmul_kernels() {
-  using K = Kernel<QuantizedMatmul, Device>;
-  const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
-  return {own(DType::fp32, "our own kernels: b of 8 or 4 bits packed in bind and taken apart in registers; sums in fp32; a "
-                           "becomes three digits of int8 where four products are one instruction"),
-          own(DType::bf16, "as fp32, with a read in bf16; up to 96 rows of a become 16-bit fixed point, with AMX two digits of int8; of "
-                           "many rows b is rounded to bf16 where there are kernels for pairs"),
-          own(DType::fp16, "as fp32, with a read in fp16; a becomes 16-bit fixed point, with AMX two digits of int8")};
-}
+std::vector<KernelEntry> quantized_matmul_kernels() { return floating_kernels("tiled", tiled); }
 
 }  // namespace roofline::cpu

@@ -198,47 +198,24 @@ Bound exponential(const ops::Exp& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> softmax_kernels() {
-  return floating_kernels("fused",
-                     "rows shared out over threads; a row is read from memory once and kept in cache for its maximum, its exponentials "
-                     "and their sum, and the quotients, which go to memory",
-                     softmax);
-}
+std::vector<KernelEntry> softmax_kernels() { return floating_kernels("fused", softmax); }
 
-std::vector<KernelEntry> rms_norm_kernels() {
-  return floating_kernels("fused", "rows shared out over threads; a row is read from memory for its sum of squares and from cache for the result",
-                     rms_norm);
-}
+std::vector<KernelEntry> rms_norm_kernels() { return floating_kernels("fused", rms_norm); }
 
-std::vector<KernelEntry> residual_rms_norm_kernels() {
-  return floating_kernels("fused", "as rms_norm; the residual is updated in the first pass and read from cache for the result", residual_rms_norm);
-}
+std::vector<KernelEntry> residual_rms_norm_kernels() { return floating_kernels("fused", residual_rms_norm); }
 
 std::vector<KernelEntry> layer_norm_kernels() {
-  return joined({
-      floating_kernels("two_pass",
-                       "rows shared out over threads; a row is read from memory for its mean, from cache for its variance and the result",
-                       layer_norm<&RowsKernels::layer_norm_two_pass>),
-      floating_kernels("one_pass",
-                       "as two_pass, but mean and variance come from one pass: the variance is a difference, which loses digits where "
-                       "the row's first element is far from its mean",
-                       layer_norm<&RowsKernels::layer_norm_one_pass>)});
+  return joined({floating_kernels("two_pass", layer_norm<&RowsKernels::layer_norm_two_pass>),
+                 floating_kernels("one_pass", layer_norm<&RowsKernels::layer_norm_one_pass>)});
 }
 
-std::vector<KernelEntry> bias_relu_kernels() {
-  return floating_kernels("fused", "rows shared out over threads, read once and written once; the bias stays in cache", bias_relu);
-}
+std::vector<KernelEntry> bias_relu_kernels() { return floating_kernels("fused", bias_relu); }
 
-constexpr const char* kElementwise = "elements shared out over threads, read once and written once";
+std::vector<KernelEntry> relu_kernels() { return floating_kernels("fused", relu); }
+std::vector<KernelEntry> gelu_kernels() { return floating_kernels("fused", gelu); }
+std::vector<KernelEntry> silu_mul_kernels() { return floating_kernels("fused", silu_mul); }
+std::vector<KernelEntry> convert_kernels() { return floating_kernels("fused", convert); }
 
-std::vector<KernelEntry> relu_kernels() { return floating_kernels("fused", kElementwise, relu); }
-std::vector<KernelEntry> gelu_kernels() { return floating_kernels("fused", kElementwise, gelu); }
-std::vector<KernelEntry> silu_mul_kernels() { return floating_kernels("fused", kElementwise, silu_mul); }
-std::vector<KernelEntry> convert_kernels() { return floating_kernels("fused", kElementwise, convert); }
-
-std::vector<KernelEntry> exp_kernels() {
-  return {entry(Kernel<ops::Exp, Device>{"vector", DType::fp32, "", "elements shared out over threads, each read and written in every pass",
-                                         exponential})};
-}
+std::vector<KernelEntry> exp_kernels() { return {entry("vector", DType::fp32, "", exponential)}; }
 
 }  // namespace roofline::cpu

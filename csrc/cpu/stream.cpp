@@ -93,9 +93,8 @@ Bound loads(const Stream& problem, Device& device) { return bind(problem, device
 
 std::vector<KernelEntry> stream_kernels() {
   const auto dtypes = {DType::fp32, DType::fp64};
-  return joined({kernels_of(dtypes, "loads", "", "one range per thread, loads alone; the last pass sums", loads),
-                 kernels_of(dtypes, "plain", "", "one range per thread, ordinary loads and stores", plain),
-                 kernels_of(dtypes, "non_temporal", "", "one range per thread, stores that bypass the caches", non_temporal)});
+  return joined({kernels_of(dtypes, "loads", "", loads), kernels_of(dtypes, "plain", "", plain),
+                 kernels_of(dtypes, "non_temporal", "", non_temporal)});
 }
 
 }  // namespace roofline::cpu

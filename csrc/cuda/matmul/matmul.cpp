@@ -90,9 +90,8 @@ Bound bmm(const ops::Bmm& problem, Device& device) {
 
 template <class Problem>
 std::vector<KernelEntry> library(Bound (*bind)(const Problem&, Device&)) {
-  const char* summary = "cuBLASLt: its heuristic's proposals timed on the operands, the fastest measured again and taken";
   const auto in = [&](std::initializer_list<DType> dtypes, const Requires& needs) {
-    return kernels_of(dtypes, "library", needs, summary, bind);
+    return kernels_of(dtypes, "library", needs, bind);
   };
   return joined({in({DType::fp64, DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::int8}, ""),
                  in({DType::fp8_e4m3}, "sm_89"), in({DType::nvfp4}, "sm_100")});
@@ -101,10 +100,7 @@ std::vector<KernelEntry> library(Bound (*bind)(const Problem&, Device&)) {
 }  // namespace
 
 std::vector<KernelEntry> matmul_kernels() {
-  return joined({library(matmul),
-                 kernels_of({DType::fp8_e4m3}, "fast_accumulation", "sm_89",
-                            "as library, with sums left to the tensor cores, which keep fewer bits than fp32 of them",
-                            matmul_fast)});
+  return joined({library(matmul), kernels_of({DType::fp8_e4m3}, "fast_accumulation", "sm_89", matmul_fast)});
 }
 std::vector<KernelEntry> bmm_kernels() { return library(bmm); }
 

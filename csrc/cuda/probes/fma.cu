@@ -54,11 +54,8 @@ Bound bind_fp32(const Fma& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> fma_kernels() {
-  using K = Kernel<Fma, Device>;
-  const char* summary = "independent chains in eight registers per thread on the CUDA cores; one load and one store per chain";
-  return {entry(K{"registers", DType::fp32, "", summary, bind_fp32}),
-          entry(K{"registers", DType::fp64, "", summary, bind<Lane<double>>}),
-          entry(K{"registers", DType::fp16, "", summary, bind<HalfLanes>})};
+  return {entry("registers", DType::fp32, "", bind_fp32), entry("registers", DType::fp64, "", bind<Lane<double>>),
+          entry("registers", DType::fp16, "", bind<HalfLanes>)};
 }
 
 }  // namespace roofline::cuda

@@ -79,14 +79,8 @@ Bound graph(const ForkJoin& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> fork_join_kernels() {
-  using K = Kernel<ForkJoin, Device>;
-  const auto made = [](const char* variant, const char* summary, Bound (*bind)(const ForkJoin&, Device&)) {
-    return entry(K{variant, DType::fp32, "", summary, bind});
-  };
-  return {made("call", "empty kernels enqueued back to back, by the host's clock: what a launch costs the host", call),
-          made("synchronised", "an empty kernel is enqueued and waited for, by the host's clock", synchronised),
-          made("graph", "a chain of empty kernels in one graph, replayed", graph),
-          made("pool", "empty kernels queued behind others: one block of one thread returns at once", pool)};
+  return {entry("call", DType::fp32, "", call), entry("synchronised", DType::fp32, "", synchronised),
+          entry("graph", DType::fp32, "", graph), entry("pool", DType::fp32, "", pool)};
 }
 
 }  // namespace roofline::cuda

@@ -61,12 +61,11 @@ Bound bind_mma_sync(const Mma& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> mma_kernels() {
-  const char* summary = "fragments and sums of a tile in one warp's registers; one load and one store";
   return joined({kernels_of({DType::fp64, DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::int4}, "mma_sync", "sm_80",
-                            summary, bind_mma_sync),
-                 kernels_of({DType::fp8_e4m3}, "mma_sync", "sm_89", summary, bind_mma_sync),
+                            bind_mma_sync),
+                 kernels_of({DType::fp8_e4m3}, "mma_sync", "sm_89", bind_mma_sync),
                  kernels_of({DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::fp8_e4m3}, "wgmma", "sm_90a",
-                            "two warpgroups per SM, operands in swizzled shared memory, sums in registers", bind_mma_wgmma)});
+                            bind_mma_wgmma)});
 }
 
 }  // namespace roofline::cuda

@@ -156,9 +156,8 @@ Bound cached(const Stream& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> stream_kernels() {
-  return joined({kernels_of({DType::fp32}, "cached", "", "each block re-reads its own part through L1, 128-bit loads", cached),
-                 stream_driver_kernels(), stream_bulk_kernels(),
-                 kernels_of({DType::fp32, DType::fp64}, "plain", "", "128-bit loads past L1, ordinary stores, nothing kept", plain)});
+  return joined({kernels_of({DType::fp32}, "cached", "", cached), stream_driver_kernels(), stream_bulk_kernels(),
+                 kernels_of({DType::fp32, DType::fp64}, "plain", "", plain)});
 }
 
 }  // namespace roofline::cuda

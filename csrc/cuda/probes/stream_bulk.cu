@@ -86,9 +86,7 @@ Bound shared(const Stream& problem, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> stream_bulk_kernels() {
-  return joined({kernels_of({DType::fp32}, "shared", "",
-                            "each block copies its own part to shared memory once and adds it up from there", shared),
-                 kernels_of({DType::fp32, DType::fp64}, "bulk", "sm_90", "tiles of bulk copies (TMA) through shared memory", bulk)});
+  return joined({kernels_of({DType::fp32}, "shared", "", shared), kernels_of({DType::fp32, DType::fp64}, "bulk", "sm_90", bulk)});
 }
 
 }  // namespace roofline::cuda

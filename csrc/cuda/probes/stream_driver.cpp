@@ -26,8 +26,6 @@ Bound driver(const Stream& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> stream_driver_kernels() {
-  return kernels_of({DType::fp32, DType::fp64}, "driver", "", "the driver's copy from memory to memory (cudaMemcpyAsync)", driver);
-}
+std::vector<KernelEntry> stream_driver_kernels() { return kernels_of({DType::fp32, DType::fp64}, "driver", "", driver); }
 
 }  // namespace roofline::cuda

@@ -221,16 +221,11 @@ Bound peer_by_kernel(const PeerCopy& problem, Device& device) { return peer_copy
 }  // namespace
 
 std::vector<KernelEntry> host_copy_kernels() {
-  using K = Kernel<HostCopy, Device>;
-  return {
-      entry(K{"pageable", DType::int8, "", "the driver copies through pinned memory of its own; the host waits", host_pageable}),
-      entry(K{"pinned", DType::int8, "", "the copy engine reads or writes pinned memory of the host", host_pinned})};
+  return {entry("pageable", DType::int8, "", host_pageable), entry("pinned", DType::int8, "", host_pinned)};
 }
 
 std::vector<KernelEntry> peer_copy_kernels() {
-  using K = Kernel<PeerCopy, Device>;
-  return {entry(K{"kernel", DType::int8, "", "128-bit loads and stores over peer access", peer_by_kernel}),
-          entry(K{"copy_engine", DType::int8, "", "the copy engine, from memory to memory", peer_by_engine})};
+  return {entry("kernel", DType::int8, "", peer_by_kernel), entry("copy_engine", DType::int8, "", peer_by_engine)};
 }
 
 }  // namespace roofline::cuda

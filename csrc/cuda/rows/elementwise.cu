@@ -91,8 +91,6 @@ Bound adam(const ops::Adam& problem, Device& device) {
   return bind_elements("adam", device, adam_kernel, ceil_div(problem.elements, kGroup), kAdamUnroll, vectors, problem.dtype, work);
 }
 
-constexpr const char* kOnce = "a block for each tile, 128-bit accesses; each element is read once and written once";
-
 }  // namespace
 
 Bound bind_relu(const ops::Relu& problem, Device& device) { return map<Relu>("relu", problem, device); }
@@ -105,13 +103,10 @@ Bound bind_silu_mul(const ops::SiluMul& problem, std::int64_t pitch, Device& dev
   return by_dtype(problem.dtype, [&](auto type) { return silu_mul<decltype(type)>(problem, pitch, device); });
 }
 
-std::vector<KernelEntry> relu_kernels() { return floating_kernels("fused", kOnce, bind_relu); }
-std::vector<KernelEntry> gelu_kernels() { return floating_kernels("fused", kOnce, bind_gelu); }
-std::vector<KernelEntry> silu_mul_kernels() { return floating_kernels("fused", kOnce, silu_mul); }
-std::vector<KernelEntry> convert_kernels() { return floating_kernels("fused", kOnce, convert); }
-std::vector<KernelEntry> adam_kernels() {
-  return floating_kernels(
-      "fused", "a block for each tile, eight parameters per thread; all state is read once and written once", adam);
-}
+std::vector<KernelEntry> relu_kernels() { return floating_kernels("fused", bind_relu); }
+std::vector<KernelEntry> gelu_kernels() { return floating_kernels("fused", bind_gelu); }
+std::vector<KernelEntry> silu_mul_kernels() { return floating_kernels("fused", silu_mul); }
+std::vector<KernelEntry> convert_kernels() { return floating_kernels("fused", convert); }
+std::vector<KernelEntry> adam_kernels() { return floating_kernels("fused", adam); }
 
 }  // namespace roofline::cuda

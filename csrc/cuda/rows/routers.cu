@@ -47,12 +47,9 @@ Bound topk_sigmoid(const ops::TopkSigmoid& problem, Device& device) {
   return by_dtype(problem.dtype, [&](auto type) { return topk<decltype(type), true>(problem, problem.bias, device); });
 }
 
-constexpr const char* kRouter =
-    "a few lanes of a warp per token, whose sorted lists are merged; logits are read from memory once, only the chosen are written";
-
 }  // namespace
 
-std::vector<KernelEntry> topk_softmax_kernels() { return floating_kernels("fused", kRouter, topk_softmax); }
-std::vector<KernelEntry> topk_sigmoid_kernels() { return floating_kernels("fused", kRouter, topk_sigmoid); }
+std::vector<KernelEntry> topk_softmax_kernels() { return floating_kernels("fused", topk_softmax); }
+std::vector<KernelEntry> topk_sigmoid_kernels() { return floating_kernels("fused", topk_sigmoid); }
 
 }  // namespace roofline::cuda

@@ -180,36 +180,24 @@ Bound bind_probabilities(const Probabilities& problem, Device& device) {
 }
 
 std::vector<KernelEntry> softmax_kernels() {
-  return floating_kernels<ops::Softmax>(
-      "fused",
-      "a team of threads per row, or a cluster of blocks; it stays in registers between its one reading and its result; rows "
-      "longer still are read twice",
-      softmax<float>, softmax<__half>, softmax<__nv_bfloat16>);
+  return floating_kernels<ops::Softmax>("fused", softmax<float>, softmax<__half>, softmax<__nv_bfloat16>);
 }
 
 std::vector<KernelEntry> rms_norm_kernels() {
-  return floating_kernels<ops::RmsNorm>(
-      "fused", "a team of threads per row, kept in registers between its one reading and its result; longer rows are read twice",
-      rms_norm<float>, rms_norm<__half>, rms_norm<__nv_bfloat16>);
+  return floating_kernels<ops::RmsNorm>("fused", rms_norm<float>, rms_norm<__half>, rms_norm<__nv_bfloat16>);
 }
 
 std::vector<KernelEntry> residual_rms_norm_kernels() {
-  return floating_kernels<ops::ResidualRmsNorm>(
-      "fused", "a team of threads per row; the sum of a row and its residual stays in registers until both results are written",
-      residual_rms_norm<float>, residual_rms_norm<__half>, residual_rms_norm<__nv_bfloat16>);
+  return floating_kernels<ops::ResidualRmsNorm>("fused", residual_rms_norm<float>, residual_rms_norm<__half>,
+                                                residual_rms_norm<__nv_bfloat16>);
 }
 
 std::vector<KernelEntry> layer_norm_kernels() {
-  return floating_kernels<ops::LayerNorm>(
-      "two_pass",
-      "a team of threads per row, kept in registers for its mean, its variance and the result; longer rows are read three times",
-      layer_norm<float>, layer_norm<__half>, layer_norm<__nv_bfloat16>);
+  return floating_kernels<ops::LayerNorm>("two_pass", layer_norm<float>, layer_norm<__half>, layer_norm<__nv_bfloat16>);
 }
 
 std::vector<KernelEntry> bias_relu_kernels() {
-  return floating_kernels<ops::BiasRelu>(
-      "fused", "a team of threads per row, each element read once and written once; the bias comes from L1", bias_relu<float>,
-      bias_relu<__half>, bias_relu<__nv_bfloat16>);
+  return floating_kernels<ops::BiasRelu>("fused", bias_relu<float>, bias_relu<__half>, bias_relu<__nv_bfloat16>);
 }
 
 }  // namespace roofline::cuda

@@ -93,15 +93,9 @@ Bound bind_combine(const Combine& problem, Device& device) {
 }
 
 std::vector<KernelEntry> rope_kernels() {
-  return floating_kernels<ops::Rope>(
-      "fused",
-      "persistent blocks, 128-bit accesses; q and k are read and written once, cos and sin come from L1 for all heads but one",
-      rope<float>, rope<__half>, rope<__nv_bfloat16>);
+  return floating_kernels<ops::Rope>("fused", rope<float>, rope<__half>, rope<__nv_bfloat16>);
 }
 
-std::vector<KernelEntry> embedding_kernels() {
-  return floating_kernels(
-      "fused", "persistent blocks, 128-bit accesses; a row of the table is read and written for each token", bind_embedding);
-}
+std::vector<KernelEntry> embedding_kernels() { return floating_kernels("fused", bind_embedding); }
 
 }  // namespace roofline::cuda
