@@ -37,7 +37,7 @@ from roofline.errors import Error
 from roofline.machine import MEMORIES, Ceiling
 from roofline.operators import Operator, count
 from roofline.plot import PICTURES, style
-from roofline.plot.figure import LOOK, StepsAssumptions, joined, show
+from roofline.plot.figure import LOOK, StepsAssumptions, contents_of, joined, show
 from roofline.plot.panels import Panel
 from roofline.results import Measurement, append_to
 from roofline.transformer import Decode, calls_of, preset
@@ -386,6 +386,14 @@ def test_notes_are_four_lines_at_most_and_the_rest_is_data() -> None:
     lines = ax.figure._supxlabel.get_text().splitlines()
     notes = [r["label"] for r in plot.roofline.data(cpu(), results()) if r["element"] == "note"]
     assert len(lines) == 4 and re.fullmatch(r"\d more notes in the table", lines[-1]) and len(notes) > 4
+
+
+def test_several_panels_have_all_of_their_notes_once_each() -> None:
+    panels = plot.kernel_placement.panels("H100", "Llama-3-8B")
+    notes = list(dict.fromkeys(note for panel in panels for note in panel.notes))
+    written = contents_of(panels, (".svg",))[".svg"].decode()
+    assert len(panels) == 2 and set(panels[1].notes) - set(panels[0].notes)
+    assert [written.count(f">{note}<") for note in notes] == [1] * len(notes)
 
 
 def test_labels_find_their_places_anew_in_another_size() -> None:

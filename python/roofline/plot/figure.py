@@ -17,7 +17,7 @@ from ..machine.manifest import replace_all
 from ..results import records_to_csv
 from ..words import counted, misfit
 from . import style
-from .panels import Panel, Records, columns_in, room_of, set_title
+from .panels import LINE, Panel, Records, columns_in, room_of, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ Paths = tuple[Path, Path, Path]
 Panels = Iterable[Panel]
 DPI = 200
 SUFFIXES = (".svg", ".png", ".csv")
-MOST_NOTES = 4  # lines under a picture
+MOST_NOTES = 4  # lines of a panel under a picture
 
 
 class Look(TypedDict, total=False):
@@ -250,17 +250,17 @@ def _new_figure(size: tuple[float, float], theme: style.Theme) -> Figure:
     return pyplot.figure(figsize=size, layout="constrained", facecolor=theme("paper"))
 
 
-def note_lines(notes: Iterable[str], width_inches: float) -> list[str]:
-    """At most MOST_NOTES lines; the last one counts the notes that are in the records alone."""
+def note_lines(notes: Iterable[str], width_inches: float, most: int = MOST_NOTES) -> list[str]:
+    """At most `most` lines; the last one counts the notes that are in the records alone."""
     columns = columns_in(width_inches - 0.2, style.TINY)
     each = [textwrap.wrap(printable(note), columns, subsequent_indent="    ") for note in notes]
     lines: list[str] = []
     for index, wrapped in enumerate(each):
         last = index == len(each) - 1
-        if len(lines) + len(wrapped) > MOST_NOTES - (not last):
+        if len(lines) + len(wrapped) > most - (not last):
             left = len(each) - index
             if not lines:  # one note that is longer than there is room
-                return [*wrapped[: MOST_NOTES - 1], "    …"]
+                return [*wrapped[: most - 1], "    …"]
             return [*lines, f"{counted(left, 'more note')} in the table"]
         lines += wrapped
     return lines
@@ -336,10 +336,11 @@ def _figure_of(shown: Sequence[Panel], title: str | None, theme: style.Theme) ->
     rows = [shown[i : i + columns] for i in range(0, len(shown), columns)]
     heights = [max(each.size[1] for each in row) for row in rows]
     width = max(sum(each.size[0] for each in row) for row in rows)
-    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+    lines = note_lines(dict.fromkeys(note for each in shown for note in each.notes), width, MOST_NOTES * len(shown))
+    figure = Figure(figsize=(width, sum(heights) + max(len(lines) - MOST_NOTES, 0) * LINE), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(len(rows), columns, height_ratios=heights)
-    _figure_notes(figure, note_lines(dict.fromkeys(note for each in shown for note in each.notes), width), theme)
+    _figure_notes(figure, lines, theme)
     for index, each in enumerate(shown):
         ax = figure.add_subplot(grid[index // columns, index % columns])
         each.paint(ax, theme)
