@@ -396,6 +396,12 @@ def test_several_panels_have_all_of_their_notes_once_each() -> None:
     assert [written.count(f">{note}<") for note in notes] == [1] * len(notes)
 
 
+def test_hatches_keep_away_from_the_text_of_a_cell() -> None:
+    ax = plot.decode_heatmap("H100", "Llama-3-8B", quantity="tokens_per_s", batch=[1, 1024], seq_kv=[2048])
+    fits, unfit = sorted((t for t in ax.texts if (t.get_gid() or "").startswith("value")), key=lambda t: t.get_position()[1])
+    assert fits.get_bbox_patch() is None and unfit.get_bbox_patch().get_boxstyle().pad >= 0.3
+
+
 def test_labels_find_their_places_anew_in_another_size() -> None:
     ax = plot.roofline(cpu(), results()[:4])
     for size in ((12, 4), (5, 9), (7, 5)):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WRITTEN = 200  # cells: the numbers of more are in the table alone
+AIR = 0.35  # of a letter's height around a text on hatches: without it they look like strokes through it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ class Cells:
             text, kind = self.texts[row][column], kinds[row, column]
             ground = rgb[row, column] if rgb is not None and not kind else None
             ink = theme("ink") if ground is None else _contrast(ground)
-            back = {"boxstyle": "square,pad=0.1", "facecolor": _fill(theme, kind), "edgecolor": "none"} if kind else None
+            back = {"boxstyle": f"square,pad={AIR}", "facecolor": _fill(theme, kind), "edgecolor": "none"} if kind else None
             if text:
                 ax.text(column, row, printable(text), fontsize=size, color=ink, ha="center", va="center", zorder=4, bbox=back,
                         gid=f"value {row} {column}")  # fmt: skip
