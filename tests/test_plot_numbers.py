@@ -184,6 +184,14 @@ def test_one_roof_a_machine() -> None:
         plot.machines(several(), dtype="nvfp4")
 
 
+def test_the_number_of_a_ridge_has_the_colour_of_its_machine() -> None:
+    machines = [sheet("H100 SXM"), sheet("H200 SXM"), sheet("GB200")]  # two of them have one peak
+    ax = plot.machines(machines)
+    ridges = {t.get_text(): t.get_color() for t in ax.texts if t.get_gid() == "ridge"}
+    flat = {line.get_gid(): line.get_color() for line in lines(ax, "roof") if len(set(line.get_ydata())) == 1}
+    assert len(set(ridges.values())) == 3 and list(ridges.values()) == list(flat.values())
+
+
 def test_a_workload_lies_where_its_time_puts_it() -> None:
     machine = sheet("H100 SXM")
     found = predict(machine, LLAMA, Decode(batch=32))

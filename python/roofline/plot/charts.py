@@ -79,7 +79,8 @@ class Chart:
     """Lines, dots and guides over two axes. y_unit, x_unit: with a prefix on the axis, "" for plain numbers.
 
     x_kind: "log", "size" (bytes in powers of two), "count" (powers of two) or names of places from 1 on. ridges: hollow rings with
-    their intensity. elbow: between the shaded memory-bound and compute-bound regions. limits: of the data where None.
+    their intensity in the colour of the flat line that begins there. elbow: between the shaded memory-bound and compute-bound
+    regions. limits: of the data where None.
     """
 
     title: str
@@ -270,8 +271,9 @@ class Chart:
             for index, dot in enumerate(self.dots, start=1):
                 if dot.labelled:
                     labels.around((dot.x, dot.y), f"{dot.name}  {dot.text}".rstrip(), gid=f"name {index}")
+        begun = {line.points[0]: line.colour for line in self.lines if line.write == "flat"}
         for x, y in self.ridges:
-            labels.around((x, y), fmt_number(x, 3), colour="muted", gid="ridge")
+            labels.around((x, y), fmt_number(x, 3), colour=begun.get((x, y), "muted"), gid="ridge")
         for guide in self.guides:
             labels.end_of([(guide.x, bottom * (top / bottom) ** share) for share in (0.06, 0.12, 0.18, 0.24, 0.5, 0.95)],
                           guide.name, size=style.TINY, colour="muted", gid="guide")  # fmt: skip
