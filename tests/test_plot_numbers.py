@@ -211,6 +211,11 @@ def test_what_does_not_fit_is_hollow() -> None:
     assert [r["fits"] for r in records if r["element"] == "point"] == [True, False]
     ax = plot.decode_over_batch(sheet("H100 SXM"), LLAMA, quantity="tokens_per_s", batch=[1, 1024])
     assert len(lines(ax, "hollow")) == 1 and "hollow: does not fit in memory" in notes(records)
+    for machines, said in (("H100 SXM", "does not fit in memory"), (["H100 SXM", "A100 SXM 80GB"], "fits in no machine's memory")):
+        records = plot.decode_over_batch_data(machines, LLAMA, quantity="flops_per_byte", batch=[1, 1024])
+        ax = plot.decode_over_batch(machines, LLAMA, quantity="flops_per_byte", batch=[1, 1024])
+        assert [r["fits"] for r in records if r["element"] == "point"] == [True, False]
+        assert len(lines(ax, "hollow")) == 1 and f"hollow: {said}" in notes(records)
     cells = [r for r in plot.decode_heatmap_data(sheet("H100 SXM"), LLAMA) if r["element"] == "cell"]
     limit = 80e9 - 2 * 8.03e9
     for cell in cells:  # 131072 bytes of cache a token, and weights

@@ -111,13 +111,16 @@ def ridge_levels(machines: Iterable[Machine], problems: Iterable[Operator]) -> l
 
 def intensity_chart(
     title: str, x_label: str, x: str, lines: Mapping[str, Sequence[Point]], levels: Sequence[Level],
-    crossings: Sequence[Dot] = (), *, notes: Sequence[str],
+    crossings: Sequence[Dot] = (), *, notes: Sequence[str], fits: Mapping[str, Sequence[bool]] | None = None,
 ) -> Chart:  # fmt: skip
     """Intensity over a batch or a length: a line for each series, ridge points across, highest first, and crosses where they meet.
 
-    element of its records: "point", "level" and "crossing"; x: what the horizontal axis is called there.
+    element of its records: "point", "level" and "crossing"; x: what the horizontal axis is called there. fits: as of a line.
     """
-    rows = [{"element": "point", "label": name, x: at, "flops_per_byte": y} for name, points in lines.items() for at, y in points]
+    rows = [
+        {"element": "point", "label": name, x: at, "flops_per_byte": y, **({"fits": fits[name][i]} if fits else {})}
+        for name, points in lines.items() for i, (at, y) in enumerate(points)
+    ]  # fmt: skip
     rows += [{"element": "level", "label": level.label, "flops_per_byte": level.y} for level in levels]
     rows += [{"element": "crossing", "label": dot.name, x: dot.x, "flops_per_byte": dot.y} for dot in crossings]
     key, ends = len(lines) > DIRECT, [at for at, _ in next(iter(lines.values()))]
@@ -126,7 +129,7 @@ def intensity_chart(
              colour="muted", dashes=level.dashes, width=0.9, write="" if key else "flat", key=key, small=True, gid="level")
         for level in sorted(levels, key=lambda each: -each.y)
     ]  # fmt: skip
-    return Chart(title=title, x_label=x_label, x_kind="count", y_label=INTENSITY, lines=[*series_lines(lines), *across],
+    return Chart(title=title, x_label=x_label, x_kind="count", y_label=INTENSITY, lines=[*series_lines(lines, fits), *across],
                  dots=crossings, rows=rows, notes=notes)  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from ...units import fmt_number
 from ..asked import Measured, Size, checked, modelled, single, wanted
 from ..charts import Chart, Dot
 from ..figure import Assumptions, Panels, picture
-from ..models import BATCHES, decode_steps, lines_over, measured_steps, prediction_notes
+from ..models import BATCHES, HOLLOW, decode_steps, lines_over, measured_steps, prediction_notes
 from ..roofs import Level, Machines, intensity_chart, machine_notes, several, stated
 
 QUANTITIES = ("flops_per_byte", "tokens_per_s")
@@ -63,6 +63,9 @@ def decode_over_batch(
                 )
             texts.append(f"{m.name}: {crossed.text}")
         line = {config.name: list(zip(sizes, found[0][1].flops_per_byte.tolist(), strict=True))}
+        fits = {config.name: np.any([e.fits for _, e in found], axis=0).tolist()}
+        texts += [] if all(fits[config.name]) else [HOLLOW if len(found) == 1 else "hollow: fits in no machine's memory"]
         counted = "horizontals: ridge points of the product with most FLOPs; a cross counts the FLOPs of products alone"
         said = [*notes, *texts, counted, *prediction_notes([found[0][1]])]
-        yield intensity_chart(f"Decode intensity over batch: {config.name}", "Batch", "batch", line, levels, crossings, notes=said)
+        title = f"Decode intensity over batch: {config.name}"
+        yield intensity_chart(title, "Batch", "batch", line, levels, crossings, notes=said, fits=fits)
