@@ -256,6 +256,13 @@ def test_kernels_lie_on_their_roofs() -> None:
         plot.kernel_placement(census, phase=Decode(batch=7))
 
 
+def test_kernels_of_all_phases_have_the_same_axes() -> None:
+    shown: list[Any] = plot.kernel_placement.panels(sheet("H100 SXM"), LLAMA, phase=PHASES)
+    assert len({(panel.x_limits, panel.y_limits) for panel in shown}) == 1
+    for panel in shown:  # roofs reach as far as the axes
+        assert max(x for line in panel.lines for x, _ in line.points) == panel.x_limits[1]
+
+
 def test_every_kernel_has_its_number() -> None:
     census = census_of(R1, PHASES, sheet("GB200"))
     ax = plot.kernel_placement(census, phase=PHASES[1])

@@ -191,8 +191,11 @@ def roofs_chart(
     notes: Sequence[str] = (),
     named: int = NAMED,
     more: Sequence[Mapping[str, Any]] = (),
+    limits: tuple[Point, Point] | None = None,
 ) -> Chart:
     """Roofs with dots under them. Sloped ones stop at the highest flat one. paths: lines through dots. more: records behind.
+
+    limits: of x and y; None: as far as its own dots and roofs reach.
 
     element of its records: "memory_roof" and "compute_roof" (two records: the ends of a line), "ridge", "guide", "dot".
     """
@@ -204,6 +207,8 @@ def roofs_chart(
     ticks = [dot.tick for dot in dots if dot.tick]
     top = max(flat, default=max(ys, default=max((r.rate for r in roofs), default=1.0)) * 2)
     bottom = min([*ys, *(rate / 4 for rate in flat), *([slow * low * 2] if slow else [])]) / 2.5
+    above = max([top * 3, *(1.5 * y for y in (*ys, *ticks))])
+    (low, high), (bottom, above) = limits or ((low, high), (bottom, above))
     lines, rows = [], []
     for roof in roofs:
         ends = (max(low, bottom / roof.rate), min(top / roof.rate, roof.end, high)) if roof.slope else (max(roof.start, low), high)
@@ -221,12 +226,17 @@ def roofs_chart(
     rows += [{"element": "ridge", "label": f"{fmt_number(x)} FLOP/byte", "flops_per_byte": x, "flops_per_s": y} for x, y in ridges]
     rows += [{"element": "guide", "label": guide.name, "flops_per_byte": guide.x} for guide in guides]
     rows += [{"element": "dot", "label": dot.name, "flops_per_byte": dot.x, "flops_per_s": dot.y, **dot.record} for dot in dots]
-    above = max([top * 3, *(1.5 * y for y in (*ys, *ticks))])
     return Chart(
         title=title, x_label=INTENSITY, y_label="Performance", y_unit="FLOP/s", lines=[*lines, *paths], dots=dots, ridges=ridges,
         guides=guides, elbow=elbow, elbow_name=elbow_name, x_limits=(low, high), y_limits=(bottom, above),
         named=named, notes=notes, rows=[*rows, *more],
     )  # fmt: skip
+
+
+def limits_of(charts: Sequence[Chart]) -> tuple[Point, Point]:
+    """Limits of x and y that have room for all of these charts of roofs."""
+    xs, ys = [x for chart in charts for x in chart.x_limits or ()], [y for chart in charts for y in chart.y_limits or ()]
+    return (min(xs), max(xs)), (min(ys), max(ys))
 
 
 def met_roofs(dashes: Any, roofs: Iterable[Roofs]) -> tuple[list[Roof], list[Point]]:

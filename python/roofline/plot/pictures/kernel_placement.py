@@ -15,7 +15,8 @@ from ..asked import Measured, modelled, phases_of, results_of
 from ..charts import Chart, Dot
 from ..figure import Panels, StepsAssumptions, picture
 from ..models import TAKEN, TYPES, short
-from ..roofs import met_roofs, roofs_chart, stated
+from ..panels import Point
+from ..roofs import limits_of, met_roofs, roofs_chart, stated
 
 GROUP_MARKERS: Mapping[str, str] = {
     "attention": "o", "ffn": "s", "norm": "^", "head": "D", "embedding": "v", "communication": "P", "loss": "X", "optimizer": "h",
@@ -36,7 +37,7 @@ def _dot(census: Census, entry: Entry, x: float, allowed: float) -> Dot:
                marker=GROUP_MARKERS.get(entry.call.group, "*"), colour=BOUND_COLOURS.get(entry.bound or "", "blue"))  # fmt: skip
 
 
-def _chart(census: Census, phase: Phase, dashes: Any) -> Chart:
+def _chart(census: Census, phase: Phase, dashes: Any, limits: tuple[Point, Point] | None = None) -> Chart:
     entries = [e for e in census.of(phase) if e.placed is not None]
     dots, absent = [], []
     for e in entries:
@@ -54,7 +55,7 @@ def _chart(census: Census, phase: Phase, dashes: Any) -> Chart:
         notes.append("measured kernels lie where they were measured, all others where their roofs allow")
     notes += [f"no place, since they compute or move nothing: {', '.join(absent)}"] if absent else []
     return roofs_chart(f"Kernels of {census.config.name}, {short(phase)}", roofs, dots, ridges=ridges, named=0,
-                       notes=[*notes, *census.notes])  # fmt: skip
+                       notes=[*notes, *census.notes], limits=limits)  # fmt: skip
 
 
 @picture(
@@ -64,7 +65,8 @@ def kernel_placement(
     machine: Given | Census, model: Model | None = None, *, results: Measured | None = None,
     **how: Unpack[StepsAssumptions],
 ) -> Panels:  # fmt: skip
-    """The kernels of a phase on the roofs they meet, with their shares of its time; a panel a phase.
+    """The kernels of a phase on the roofs they meet, with their shares of its time; a panel a phase,
+    all with the same axes.
 
     Numbers stand at the dots, names in the legend. Kernels that were measured lie where they were measured.
 
@@ -99,4 +101,6 @@ def kernel_placement(
     for each in asked or census.phases:
         if each not in census.phases:
             raise Error(f"the census has no phase {each}; it has {'; '.join(map(str, census.phases))}")
-        yield _chart(census, each, dashes)
+    shown = asked or census.phases
+    limits = limits_of([_chart(census, each, dashes) for each in shown])
+    yield from (_chart(census, each, dashes, limits) for each in shown)
