@@ -288,7 +288,7 @@ test_bad_fields = refused(
     (GroupedMatmul, {"touched_experts": 7}, "touched_experts must be 0, or from experts_per_token 8 to the 256 experts"),
     (GroupedMatmul, {"touched_experts": 9}, "tokens 1 times that, got 9"),
     (GroupedMatmul, {"tokens": 1000, "touched_experts": 257}, "the 256 experts .* got 257"),
-    (GroupedMatmul, {"weight_bits": 0.0}, "weight_bits must be above 0 and at most 64, got 0.0"),
+    (GroupedMatmul, {"weight_bits": -1.0}, "weight_bits must be above 0 and at most 64, got -1.0"),
     (QuantizedMatmul, {"weight_bits": -4.0}, "quantized_matmul: weight_bits must be above 0 and at most 64, got -4.0"),
     (QuantizedMatmul, {"weight_bits": math.nan}, "weight_bits must be a finite number, got nan"),
     (QuantizedMatmul, {"weight_bits": 10**400}, "weight_bits must be a finite number, got 1000"),

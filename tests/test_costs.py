@@ -547,7 +547,8 @@ def test_bad_fields_are_named(operator: type[Operator], field: dataclasses.Field
     elif annotated(field) == "bool":
         bad = [1, 0, "yes", None, 1.0]
     else:
-        bad = ["fp33", "", 7, None, ["fp32"]] if field.name.endswith("dtype") or field.name in CHOICES else []
+        bad = ["fp33", *([""] if field.default else []), 7, None, ["fp32"]]
+        bad = bad if field.name.endswith("dtype") or field.name in CHOICES else []
     for value in bad:
         with pytest.raises(Error) as caught:
             operator(**{field.name: value})

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import roofline
-from roofline import Attention, Error, Ffn, GroupedMatmul, Machine, Matmul, QuantizedMatmul, crossover, place
+from roofline import Attention, Error, Ffn, GroupedMatmul, LmHead, Machine, Matmul, QuantizedMatmul, crossover, place
 
 A100 = 312e12 / 2039e9  # FLOP/byte
 
@@ -38,6 +38,21 @@ def test_experts_whose_weights_are_read_once_they_have_a_token() -> None:
     weights, ridge = 64 * 3 * 4096 * 1024 * 2, 989.5e12 / 3.35e12
     by_hand = ridge * weights / (8 * 2 * 3 * 4096 * 1024 - ridge * 2 * 2 * 4096)
     assert met.over == "tokens" and met.batch == pytest.approx(by_hand, rel=2e-3)
+
+
+def test_weights_are_as_wide_as_the_arithmetic_unless_said() -> None:
+    # A token brings 2 · 4096 · 128256 FLOPs, 4096 bytes of x and 4 · 128256 of logits; all share weights of a byte each.
+    met = crossover("H100", "lm_head", dtype="fp8")
+    once, each, ridge = 4096 * 128256, 4096 + 4 * 128256, 1979e12 / 3.35e12
+    assert met.batch == pytest.approx(ridge * once / (2 * once - ridge * each), rel=1e-3)
+    sizes: dict[str, Any] = {"experts": 4, "experts_per_token": 4, "d_model": 64, "d_ff": 32}
+    for dtype, bits in (("fp32", 32), ("bf16", 16), ("fp8_e4m3", 8), ("nvfp4", 4.5), ("mxfp4", 4.25)):
+        for experts in (GroupedMatmul(**sizes, dtype=dtype), GroupedMatmul(**sizes).replace(dtype=dtype)):
+            assert experts.weight_bits == bits
+            assert sum(t.moved_bytes for t in experts.inputs() if t.name[:2] == "w_") == 4 * 3 * 64 * 32 * bits / 8
+    assert LmHead(dtype="fp32").weight_dtype == LmHead().replace(dtype="fp32").weight_dtype == "fp32"
+    assert LmHead(weight_dtype="fp8_e4m3").replace(dtype="fp16").weight_dtype == "fp8_e4m3"
+    assert GroupedMatmul(weight_bits=4.5).replace(dtype="fp16").weight_bits == 4.5
 
 
 def test_never() -> None:

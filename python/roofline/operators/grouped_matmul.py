@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from .ffn import Ffn
 _ACTIVATIONS = ("relu", "gelu", "swiglu")
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "nvfp4", "mxfp4")
 MOST_GROUPS = 1024  # models have 8; binomials of them stay small
+
+
+def _width(dtype: str) -> float:
+    """Bits of a weight in this dtype, with its share of a scale of 8 bits: one for 16 weights in nvfp4, for 32 in mxfp4."""
+    return dtypes.dtype(dtype).bits + {"nvfp4": 8 / 16, "mxfp4": 8 / 32}.get(dtype, 0.0)
 
 
 def expected_touched(tokens: Any, experts: Any, experts_per_token: Any) -> Any:
@@ -103,8 +108,9 @@ class GroupedMatmul(Operator):
     x, out: [tokens, d_model]. Every token goes to experts_per_token of the experts, and to all shared_experts (with a gate of 1).
     touched_experts: how many of the experts have any token, and so have their weights read; 0: the number expected of even
     routing, a fraction (`expected_touched`). swiglu has a third weight, as in `Ffn`. dtype: of x and of the arithmetic; out_dtype:
-    of out. weight_bits: of a stored weight with its share of the scales: 16, 8, 4.5 (NVFP4), 4.25 (MXFP4); their bytes are
-    rounded up to whole ones, once per matrix. Weights as wide as dtype are stored in it; for others there are costs alone.
+    of out. weight_bits: of a stored weight with its share of the scales: 16, 8, 4.5 (NVFP4), 4.25 (MXFP4); 0: as wide as dtype
+    is, and the field then holds that. Their bytes are rounded up to whole ones, once per matrix. Weights as wide as dtype are
+    stored in it; for others there are costs alone.
     ranks: among which the experts are spread, `tokens` coming from each; all is then what one rank is expected to compute and move
     for the tokens that reach it (rounded up), and touched_experts are its own. groups: with several ranks, equal groups of
     neighbouring experts, of which a token draws groups_per_token and chooses its experts within them, as DeepSeek-V3 has it.
@@ -122,7 +128,7 @@ class GroupedMatmul(Operator):
     d_model: int = 7168
     d_ff: int = 2048
     activation: str = "swiglu"
-    weight_bits: float = 16.0
+    weight_bits: float = 0.0
     dtype: str = "bf16"
     out_dtype: str = "bf16"
 
@@ -145,7 +151,15 @@ class GroupedMatmul(Operator):
         ),
     }
 
+    def replace(self, **changes: Any) -> Self:
+        """As for every operator; where the weights were as wide as dtype, they stay so unless weight_bits is given."""
+        if "dtype" in changes and all_of(self.weight_bits == _width(self.dtype)):
+            changes.setdefault("weight_bits", 0.0)
+        return Operator.replace(self, **changes)
+
     def check(self) -> None:
+        if isinstance(self.weight_bits, (int, float)) and self.weight_bits == 0:
+            object.__setattr__(self, "weight_bits", _width(self.dtype))
         self.require(
             self.experts_per_token <= self.experts, "experts_per_token must be at most experts {experts}, got {experts_per_token}"
         )

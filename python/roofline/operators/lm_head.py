@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 from ..counts import Array
 from ..dtypes import dtype
@@ -18,15 +19,15 @@ _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 class LmHead(Operator):
     """logits = x w: as many rows as tokens whose successor is wanted (in decode one per sequence, in prefill the last).
 
-    x: [tokens, d_model] in dtype; w: [d_model, vocabulary] in weight_dtype; logits: [tokens, vocabulary] in out_dtype. Raises
-    Error for bad fields.
+    x: [tokens, d_model] in dtype; w: [d_model, vocabulary] in weight_dtype ("": dtype, and the field then holds that); logits:
+    [tokens, vocabulary] in out_dtype. Raises Error for bad fields.
     """
 
     tokens: int = 1
     d_model: int = 4096
     vocabulary: int = 128256
     dtype: str = "bf16"
-    weight_dtype: str = "bf16"
+    weight_dtype: str = ""
     out_dtype: str = "fp32"
 
     name = "lm_head"
@@ -44,6 +45,17 @@ class LmHead(Operator):
             own_products=True,
         ),
     }
+
+    def __post_init__(self) -> None:
+        if self.weight_dtype == "":
+            object.__setattr__(self, "weight_dtype", self.dtype)
+        Operator.__post_init__(self)
+
+    def replace(self, **changes: Any) -> Self:
+        """As for every operator; where weight_dtype was dtype, it stays so unless it is given."""
+        if "dtype" in changes and self.weight_dtype == self.dtype:
+            changes.setdefault("weight_dtype", "")
+        return Operator.replace(self, **changes)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (

@@ -70,8 +70,6 @@ def in_dtype(problem: Operator, dtype: str, backend: str = "cpu") -> Operator:
         follows |= {name: ceil_div(getattr(problem, name), _ALIGNED) * _ALIGNED for name in names}
         if "out_dtype" in follows:
             follows["out_dtype"] = _SUMS_ON_GPUS.get(dtype, dtype)
-    if problem.name == "grouped_matmul":
-        follows["weight_bits"] = dtype_named(dtype).bits
     if problem.name == "cached_attention" and dtype == "fp64":
         follows["kv_dtype"] = dtype
     return problem.replace(dtype=dtype, **follows)
