@@ -173,6 +173,13 @@ def test_collectives() -> None:
     assert predict(h100(), LLAMA, Decode(), tp=8).ceilings[-1] == "link 450 GB/s"
 
 
+def test_more_devices_than_a_board_has_are_said_to_share_its_link() -> None:
+    said = "all 16 devices are taken to be joined by one link of 450 GB/s; a board joins 8"
+    for how, is_said in (({"tp": 16}, True), ({"ep": 16}, True), ({"tp": 8}, False), ({"tp": 16, "link_bytes_per_s": 5e10}, False)):
+        found = predict(h100(), preset("GPT-OSS-120B"), Decode(batch=16), **how)
+        assert any(said in note for note in found.notes) == is_said
+
+
 def test_expert_parallelism_by_hand() -> None:
     """Mixtral on 8 ranks of 8 sequences: each reads its one expert (a token in 64 misses it rarely), and all of attention."""
     config, phase = preset("Mixtral-8x7B"), Decode(batch=64, seq_kv=2048)

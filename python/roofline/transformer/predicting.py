@@ -32,6 +32,7 @@ APART = "Not fused: a product each for q, k, v, gate and up, and scores of atten
 # of the memory's, collectives less of a link; a launch in a CUDA graph, and a collective of a few bytes on one node.
 REALISTIC_SHARES = {"compute": 0.7, "bandwidth": 0.85, "link": 0.8}
 REALISTIC_LAUNCH_S, REALISTIC_COLLECTIVE_S = 2e-6, 10e-6
+ONE_BOARD = 8  # devices that a link joins where nothing else is known: HGX and OAM boards have so many, racks such as NVL72 more
 
 
 def realistic(machine: Machine, how: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
@@ -140,6 +141,10 @@ def notes_on(config: TransformerConfig, phase: Phase, machine: Machine, options:
             yield Note(kind="ranks", text=f"tp {options.tp}: the vocabulary is padded to a multiple of it")
     if (options.tp > 1 or options.ep > 1) and not options.link_latency_s:
         yield Note(kind="link", text="collectives take their bytes over the link and no latency at best")
+    if (ranks := options.tp * options.ep) > ONE_BOARD and options.link_bytes_per_s is None:
+        joined = f"all {ranks} devices are taken to be joined by one link of {fmt_si(machine.link().value, 'B/s')}"
+        slower = f"a board joins {ONE_BOARD} as a rule, and a network between boards is slower"
+        yield Note(kind="link", text=f"{joined}; {slower}: link_bytes_per_s (--link) gives its rate", machine=machine.name)
     for text in dict.fromkeys(note for part in parts for note in part.notes):
         yield Note(kind="roof", text=text)
 
