@@ -319,6 +319,25 @@ def test_advice_takes_words_for_machines() -> None:
     assert {m.name for m in others} < {change.change for change in advise(found, h100, others)}
 
 
+@pytest.mark.parametrize("on", ["H100", Machine.load("H100")], ids=["word", "object"])
+def test_a_machine_in_another_place_is_told_its_own(on: Any) -> None:
+    llama = preset("Llama-3-8B")
+    for call, said in (
+        (lambda: predict(llama, on), "predict takes the machine first"),
+        (lambda: predict("gemm", on, M=8), "predict takes the machine first"),
+        (lambda: predict_many("matmul", on, rows=[1, 2]), "predict_many takes the machine first"),
+        (lambda: crossover("ffn", on), "crossover takes the machine first"),
+        (lambda: roofline.cheat_sheet("Llama-3-8B", on), "cheat_sheet takes the machine first"),
+        (lambda: place(on, "gemm"), "place takes the machine second"),
+        (lambda: census_of(on, llama), "census_of takes the machine third"),
+        (lambda: census_of(llama, on), "census_of takes the machine third"),
+    ):
+        with pytest.raises(Error, match=f"^{said}, and .*H100.* is one$"):
+            call()
+    with pytest.raises(Error, match="^there is no datasheet of 'H1'"):
+        predict("H1", "gemm")
+
+
 @pytest.mark.parametrize("name", ["pandas", "polars"])
 def test_whatever_has_records_is_a_frame(name: str) -> None:
     pytest.importorskip(name, reason=f"makes tables of {name}")

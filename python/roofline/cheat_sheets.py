@@ -10,7 +10,7 @@ from typing import Any
 from ._repr import Parts, Row, Shown, json_form, printable, values_of
 from .crossovers import Crossing, crossing
 from .errors import Error
-from .machine import Given, Machine, machine_of
+from .machine import Given, Machine, in_order, machine_of
 from .model import Roofs, machine_roofs
 from .operators.base import WORK
 from .prediction import utilisation_of
@@ -296,7 +296,8 @@ def cheat_sheet(
     Raises:
         Error: for bad fields, an unknown option, and ceilings that are missing.
     """
-    on = machine_of(machine)
+    with in_order("cheat_sheet takes the machine first", model):
+        on = machine_of(machine)
     config = model_of(model, dtype=dtype, weights=weights, activations=activations, kv=kv, quantization=quantization)
     ranks = options_of(on, how).ep
     given = split(batch) if isinstance(batch, str) else [batch] if isinstance(batch, int) else list(batch)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ._repr import Parts, Row, Shown
 from .errors import Error
-from .machine import Given, machine_of
+from .machine import Given, in_order, machine_of
 from .model import machine_roofs
 from .operators import Growth, Operator, count, growth, operator_named, problem_of
 from .units import fmt_number
@@ -125,7 +125,9 @@ def crossover(
     Raises:
         Error: where no field does, and naming a ceiling that is missing.
     """
-    machine, problem = machine_of(machine), growing(problem, fields, over)
+    with in_order("crossover takes the machine first", problem):
+        machine = machine_of(machine)
+    problem = growing(problem, fields, over)
     known, ridge = problem.field_names(), machine_roofs(machine, problem, level=level).ridge_flops_per_byte
     for name in (over,) if over else SHARING:
         if name not in known:

@@ -21,7 +21,7 @@ from ._repr import Parts, Row, Shown, printable
 from .counts import any_of
 from .dtypes import WIDER, dtype_name
 from .errors import Error, require_type
-from .machine import UNVERIFIED, Ceiling, Given, Machine, machine_of
+from .machine import UNVERIFIED, Ceiling, Given, Machine, in_order, machine_of
 from .operators import Counts, Operator, count, problem_of
 from .same import Same
 from .units import RATES, fmt_number, fmt_percent, fmt_si, within
@@ -305,7 +305,8 @@ def place(
         Error: naming a ceiling that is missing, and for counts on a machine without a dtype.
     """
     if not isinstance(work, Counts):
-        work = problem_of(work, {**fields, **({"dtype": dtype} if dtype and not isinstance(work, Operator) else {})})
+        with in_order("place takes the machine second", work):
+            work = problem_of(work, {**fields, **({"dtype": dtype} if dtype and not isinstance(work, Operator) else {})})
     elif fields:
         raise Error(f"place: counts have no fields, got {', '.join(fields)}")
     counts = count(work) if isinstance(work, Operator) else work

@@ -12,7 +12,7 @@ import numpy as np
 
 from ._repr import Parts, Records, Row, Shown, text_table
 from .errors import Error, plain, require_type
-from .machine import Given, Machine, machine_of, machines_of
+from .machine import Given, Machine, in_order, machine_of, machines_of
 from .operators import ALIASES as OPERATOR_ALIASES, OPERATORS, Operator, named_operator, operator_named, problem_of
 from .prediction import Prediction, Utilisation, predict_problem
 from .reading import SCHEMA_VERSION, is_there
@@ -259,7 +259,8 @@ def predict(
     """
     arguments = locals()  # as nothing else has a name yet
     given = {name: x for name, x in arguments.items() if name in (*_OF_PROBLEMS, *_OF_MODELS, *_SHARED)} | fields
-    machines = machines_of(machine)
+    with in_order("predict takes the machine first", what):
+        machines = machines_of(machine)
     whats = [what] if isinstance(what, str) and os.path.exists(what) else _values("what", what)
     if not machines:
         raise Error("predict needs at least one machine")

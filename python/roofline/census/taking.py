@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..errors import Error
-from ..machine import Given, Machine, machine_of
+from ..machine import Given, Machine, in_order, machine_of
 from ..operators import GroupedMatmul
 from ..prediction import predict_problem
 from ..results import Measurement
@@ -58,8 +58,9 @@ def census_of(
     Raises:
         Error: for what the operators or ranks refuse, for ceilings that are missing, and for results of another kind of device.
     """
-    config = model_of(config)
-    asked = [phase_of(phase) for phase in ([phases] if isinstance(phases, (Phase, str)) else phases)]
+    with in_order("census_of takes the machine third", config, phases):
+        config = model_of(config)
+        asked = [phase_of(phase) for phase in ([phases] if isinstance(phases, (Phase, str)) else phases)]
     machine = None if machine is None else machine_of(machine)
     tp = (tp or 1) if machine is None else ranks_on(machine, tp, ep)
     if not asked:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from ..errors import Error
 from ..reading import is_there
@@ -33,3 +35,18 @@ def machines_of(given: Given | Iterable[Given]) -> list[Machine]:
     if isinstance(given, (Machine, str, os.PathLike)) or not isinstance(given, Iterable):
         return [machine_of(given)]
     return [machine_of(each) for each in given]
+
+
+@contextmanager
+def in_order(order: str, *others: Any) -> Iterator[None]:
+    """What is raised in it says `order`, as "place takes the machine second", where one of `others` is a machine in its place."""
+    try:
+        yield
+    except (Error, TypeError):
+        for other in others:
+            try:
+                machine_of(other)
+            except Error:
+                continue
+            raise Error(f"{order}, and {getattr(other, 'name', other)!r:.60} is one") from None
+        raise

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Error
-from ..machine import LEVELS, Given, Machine, held_by, machine_of
+from ..machine import LEVELS, Given, Machine, held_by, in_order, machine_of
 from ..operators import operator_named
 from ..operators.base import Facts, Operator
 from ..words import arguments_checked
@@ -79,7 +79,9 @@ def predict_many(
         Error: as `predict` does, and for fields, naming the values of the first problem that is refused.
     """
     assumed = Assumed(threads=threads, unit=unit, utilisation=utilisation, launch_s=launch_s, knee=knee)
-    machine, operator = machine_of(machine), operator_named(operator) if isinstance(operator, str) else operator
+    with in_order("predict_many takes the machine first", operator):
+        machine = machine_of(machine)
+    operator = operator_named(operator) if isinstance(operator, str) else operator
     if not (isinstance(operator, type) and issubclass(operator, Operator)):
         raise Error(f"predict_many: an operator must be a class or a name, such as 'matmul', got {operator!r:.60}")
     # Columns of data frames are arrays too, and ranges.
