@@ -344,7 +344,14 @@ def test_whatever_has_records_is_a_frame(name: str) -> None:
     acme = Machine.from_peaks("Acme", "2TB/s", bf16="500TFLOP/s")
     predicted = predict(acme, "Llama-3.2-1B", "decode", batch=[1, 8, 64], seq_kv="1k")
     census = census_of(preset("Llama-3.2-1B"), [Decode(batch=8, seq_kv=1024)], acme)
-    for made, rows in ((predicted, 3), (census, len(census.entries)), (roofline.compare(acme, acme), 2)):
+    sheet, one = roofline.cheat_sheet(acme, "Llama-3.2-1B"), predict(acme, "Llama-3.2-1B")
+    changes, ridges = advise(one, acme), roofline.ridge_table(acme)
+    assert "twice the batch" in changes._repr_html_() and "500 TFLOP/s" in ridges._repr_html_()
+    for made, rows in (
+        (predicted, 3), (census, len(census.entries)), (roofline.compare(acme, acme), 2), (one, 1), (predict("H100", "gemm"), 1),
+        (predict(acme, "Llama-3.2-1B", "serving"), 1), (sheet, len(sheet.lines)), (sheet.decode, 1), (changes, len(changes)),
+        (ridges, 1),
+    ):  # fmt: skip
         frame = getattr(made, f"to_{name}")()
         assert frame.shape == (rows, len({column for record in made.to_records() for column in record}))
     assert list(getattr(predicted, f"to_{name}")()["batch"]) == [1, 8, 64]

@@ -56,6 +56,7 @@ def objects() -> list[Any]:
         growth("gemm", "M", N="4k", K="4k"),
         place("gemm", "H100"),
         crossover("H100", "gemm", over="rows"),
+        predict("H100", "Llama-3-8B").memory,
         *(preset(name) for name in ("Llama-3-8B", "DeepSeek-V3", "gpt-oss-20b")),
     ]
 

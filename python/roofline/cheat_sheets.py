@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._repr import Parts, Row, Shown, json_form, printable, values_of
+from ._repr import Parts, Records, Row, Shown, json_form, printable, values_of
 from .crossovers import Crossing, crossing
 from .errors import Error
 from .machine import Given, Machine, in_order, machine_of
@@ -72,12 +72,17 @@ class Line:
     fits: bool | None = None
     helps: tuple[Help, ...] = ()
 
+    @property
+    def helping(self) -> str:
+        """The helps in words."""
+        return "; ".join(f"{each.gain:.2f}× {each.change}" for each in self.helps)
+
     def to_dict(self) -> dict[str, Any]:
         return dict(json_form(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CheatSheet(Shown):
+class CheatSheet(Shown, Records):
     """What `cheat_sheet` makes. roofs: those of the model's largest product. decode: the whole decode step's crossing of the ridge,
     linear: that of its linear layers alone. largest_batch: of the decode step, None where the machine's memory is not known.
     """
@@ -124,6 +129,10 @@ class CheatSheet(Shown):
         headers = ("work", "context", "bound", "time", "share", "tok/s", "FLOP/byte", "ridge", "above ridge from", "what helps")
         return headers, [_row(each) for each in self.lines]
 
+    def to_records(self) -> list[dict[str, Any]]:
+        """A record of each row: the fields of `Line`, with what helps in words."""
+        return [{**each.to_dict(), "helps": each.helping} for each in self.lines]
+
     def _table(self) -> Parts:
         return f"Cheat sheet: {self.model} on {self.machine}", *self.table(), [*map(": ".join, self.summary()), *self.notes]
 
@@ -144,12 +153,11 @@ def _row(line: Line) -> Row:
     whole = line.kind == ALL
     crossed = "never" if line.ridge_batch is None else f"batch {max(math.ceil(line.ridge_batch), 1)}"
     fits = " (does not fit)" if line.fits is False else ""
-    helps = "; ".join(f"{each.gain:.2f}× {each.change}" for each in line.helps) or MISSING
     return (
         f"{line.phase}, batch {line.batch}{fits}" if whole else f"· {line.kind}", str(line.context) if whole else "",
         f"{line.bound} {fmt_percent(line.bound_share, 2)}", fmt_si(line.time_s, "s"), fmt_percent(line.share, 2),
         fmt_number(line.tokens_per_s) if whole else "", fmt_number(line.flops_per_byte), fmt_number(line.ridge_flops_per_byte),
-        crossed, helps,
+        crossed, line.helping or MISSING,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ._repr import Parts, Row, Shown
+from ._repr import Parts, Records, Row, Shown
 from .errors import Error
 from .machine import Given, in_order, machine_of
 from .model import machine_roofs
@@ -19,7 +19,7 @@ from .words import arguments_checked, hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crossing(Shown):
+class Crossing(Shown, Records):
     """Where intensity, which grows with the batch, meets a ridge.
 
     Attributes:
@@ -54,6 +54,10 @@ class Crossing(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """`to_dict` alone, as a table of one row."""
+        return [self.to_dict()]
 
 
 def _met(grown: Growth, ridge: float, over: str) -> Crossing:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._repr import Parts, Row, Shown, printable
+from ._repr import Parts, Records, Row, Shown, printable
 from .counts import any_of
 from .dtypes import WIDER, dtype_name
 from .errors import Error, require_type
@@ -81,8 +81,25 @@ def ridge_flops_per_byte(compute: ArrayLike, bandwidth: ArrayLike) -> Floats:
     return np.asarray(np.asarray(compute, dtype=np.float64) / np.asarray(bandwidth, dtype=np.float64))
 
 
+class RidgeTable(Shown, Records, list[dict[str, Any]]):
+    """Ridge points as records, which show themselves as one table."""
+
+    __slots__ = ()
+
+    def to_records(self) -> list[dict[str, Any]]:
+        return list(self)
+
+    def _table(self) -> Parts:
+        rows: list[Row] = [
+            (f"{r['level']} {r['access']}", fmt_si(r["bandwidth_bytes_per_s"], "B/s"), r["dtype"], r["accumulator"], r["unit"],
+             fmt_si(r["compute_flops_per_s"], "FLOP/s"), fmt_number(r["ridge_flops_per_byte"]))
+            for r in self
+        ]  # fmt: skip
+        return "Ridge points", ("memory", "bandwidth", "dtype", "sums in", "unit", "peak", "FLOP/byte"), rows, ()
+
+
 @arguments_checked
-def ridge_table(machine: Given, *, access: str = "read") -> list[dict[str, Any]]:
+def ridge_table(machine: Given, *, access: str = "read") -> RidgeTable:
     """Every ridge point of a machine as records, by memory level (slowest first) and compute roof (highest first).
 
     `ridge_table("H100")[0]["ridge_flops_per_byte"]`.
@@ -94,7 +111,7 @@ def ridge_table(machine: Given, *, access: str = "read") -> list[dict[str, Any]]
     kinds = {(c.dtype, c.accumulator or c.dtype, c.unit) for c in machine.roofs("compute")}
     peaks = sorted((machine.compute(*kind).value, *kind) for kind in kinds)[::-1]
     memories = [machine.bandwidth(level, access) for level in machine.levels()[::-1]] or [machine.bandwidth()]  # raises
-    return [
+    return RidgeTable(
         {
             "level": memory.level, "access": memory.access, "bandwidth_bytes_per_s": memory.value, "dtype": dtype,
             "accumulator": accumulator, "unit": unit, "compute_flops_per_s": peak,
@@ -102,7 +119,7 @@ def ridge_table(machine: Given, *, access: str = "read") -> list[dict[str, Any]]
         }
         for memory in memories
         for peak, dtype, accumulator, unit in peaks
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def terms_s(

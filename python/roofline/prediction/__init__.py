@@ -12,13 +12,24 @@ up because they share the issue ports; levels and arithmetic overlap as far as p
 
 from __future__ import annotations
 
-from .expected import ROOF_WORDS, UTILISED, Advice, Expected, Utilisation, bound_of, fmt_roofs, longest, utilisation_of
+from .expected import (
+    ROOF_WORDS,
+    UTILISED,
+    Advice,
+    AdviceTable,
+    Expected,
+    Utilisation,
+    bound_of,
+    fmt_roofs,
+    longest,
+    utilisation_of,
+)
 from .many import Predictions, predict_many
 from .problems import Prediction, default_variant, expect, predict_problem
 from .rates import KNEE, Rates, machine_rates, memory_and_rest_s, moved_bytes, reused_bytes
 
 __all__ = [
-    "KNEE", "ROOF_WORDS", "UTILISED", "Advice", "Expected", "Prediction", "Predictions", "Rates", "Utilisation", "bound_of",
-    "default_variant", "expect", "fmt_roofs", "longest", "machine_rates", "memory_and_rest_s", "moved_bytes", "predict_many",
-    "predict_problem", "reused_bytes", "utilisation_of",
+    "KNEE", "ROOF_WORDS", "UTILISED", "Advice", "AdviceTable", "Expected", "Prediction", "Predictions", "Rates", "Utilisation",
+    "bound_of", "default_variant", "expect", "fmt_roofs", "longest", "machine_rates", "memory_and_rest_s", "moved_bytes",
+    "predict_many", "predict_problem", "reused_bytes", "utilisation_of",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._repr import Shown, values_of
+from .._repr import Parts, Records, Row, Shown, values_of
 from ..counts import any_of, larger, pick, summed
 from ..errors import Error
 from ..operators.base import WORK
@@ -62,7 +62,7 @@ def longest(seconds: Mapping[str, Any]) -> dict[str, Any]:
 ROOF_WORDS: Mapping[str, str] = {"product": "GEMM", "other": "other arithmetic"}
 
 
-class Expected(Shown):
+class Expected(Shown, Records):
     """An expected time, of one problem or of a model's phase: what both say of it. Times in seconds, sizes in bytes."""
 
     __slots__ = ()
@@ -110,6 +110,10 @@ class Expected(Shown):
         """Numbers of it as one flat row, units in the names."""
         return values_of(self, "what time_s bound flops bytes flops_per_byte flops_per_s bytes_per_s")
 
+    def to_records(self) -> list[dict[str, Any]]:
+        """`record` alone, as a table of one row."""
+        return [self.record()]
+
 
 def fmt_roofs(profile: Mapping[str, float], time_s: float) -> str:
     """The roofs that take most of a time: "DRAM 94.6 %, GEMM 5.4 %"."""
@@ -138,3 +142,22 @@ class Advice:
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+class AdviceTable(Shown, Records, tuple[Advice, ...]):
+    """Several changes, which show themselves as one table."""
+
+    __slots__ = ()
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A record of each: change, gain, time_s, bound, at_most, detail."""
+        return [each.to_dict() for each in self]
+
+    def table(self) -> tuple[Row, list[Row]]:
+        rows: list[Row] = [
+            (a.change, f"{'≤ ' if a.at_most else ''}{a.gain:.2f}×", fmt_si(a.time_s, "s"), a.bound, a.detail) for a in self
+        ]
+        return ("change", "gain", "time", "then bound by", "why"), rows
+
+    def _table(self) -> Parts:
+        return "What would it take", *self.table(), ()

@@ -169,11 +169,7 @@ def _ceilings(m: Measurement, machine: Machine) -> Section:
 
 
 def _advice(m: Measurement, machine: Machine, peers: Iterable[Measurement]) -> Section:
-    rows = [
-        (item.change, f"{'≤ ' if item.at_most else ''}{item.gain:.2f}×", fmt_si(item.time_s, "s"), item.bound, item.detail)
-        for item in advise(m, machine, peers)
-    ]
-    headers = ("change", "gain", "time", "then bound by", "why")
+    headers, rows = advise(m, machine, peers).table()
     lines = [] if rows else ["no known change gains more than 2 %"]
     if m.status == "contended":
         lines.append("other work ran beside it, and part of a gain may be what that took")

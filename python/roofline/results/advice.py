@@ -11,7 +11,7 @@ from ..errors import Error
 from ..machine import Ceiling, Machine
 from ..operators import Operator
 from ..operators.scales import scales_name
-from ..prediction import Advice, Prediction, predict_problem
+from ..prediction import Advice, AdviceTable, Prediction, predict_problem
 from ..probes import ALIGNED
 from ..units import fmt_percent, fmt_si
 from ..words import backend_of
@@ -188,8 +188,8 @@ def faster_variant(m: Measurement, machine: Machine | None, peers: Iterable[Meas
     return max((a for a in _variants(m, problem, machine, settled) if a.gain >= WORTH), key=lambda a: a.gain, default=None)
 
 
-def advise(measured: Measurement, machine: Machine, peers: Iterable[Measurement] = ()) -> tuple[Advice, ...]:
-    """Changes to the kernel measured on `machine`, by their gain, largest first; () where nothing was timed.
+def advise(measured: Measurement, machine: Machine, peers: Iterable[Measurement] = ()) -> AdviceTable:
+    """Changes to the kernel measured on `machine`, by their gain, largest first; none where nothing was timed.
 
     More work in one launch; sizes that are multiples of 16, the path of its dtype and the kernel itself, where it is below 80 % of
     its roof; other variants and narrower dtypes. Gains below 2 % are left out.
@@ -199,9 +199,9 @@ def advise(measured: Measurement, machine: Machine, peers: Iterable[Measurement]
     """
     m = measured
     if m.time_s is None:
-        return ()
+        return AdviceTable()
     problem = problem_behind(m)
     found = [*_launch(m), *_kernel(m, problem, machine)]
     if problem is not None:
         found += [*_variants(m, problem, machine, peers), *_narrower(m, problem, machine)]
-    return tuple(sorted((item for item in found if item.gain >= WORTH), key=lambda item: -item.gain))
+    return AdviceTable(sorted((item for item in found if item.gain >= WORTH), key=lambda item: -item.gain))

@@ -13,7 +13,7 @@ from ..crossovers import Crossing, crossing
 from ..errors import Error
 from ..machine import Given, Machine, machine_of, machines_of
 from ..model import machine_roofs
-from ..prediction import Advice
+from ..prediction import Advice, AdviceTable
 from ..units import fmt_si
 from .calls import calls_of
 from .config import CACHES, TransformerConfig
@@ -103,7 +103,7 @@ def faster(machine: Machine, factor: float, kind: str, level: str = "") -> Machi
     return dataclasses.replace(machine, ceilings=tuple(ceilings))
 
 
-def advise(found: ModelPrediction, machine: Given, others: Given | Iterable[Given] = ()) -> tuple[Advice, ...]:
+def advise(found: ModelPrediction, machine: Given, others: Given | Iterable[Given] = ()) -> AdviceTable:
     """Changes to `found`, a prediction on `machine`, by their expected gain, largest first: in tokens/s of all sequences.
 
     `advise(predict("H100", "Llama-3-8B", "decode", batch=8), "H100", "H200,GB200")`: machines are objects or words.
@@ -157,7 +157,7 @@ def advise(found: ModelPrediction, machine: Given, others: Given | Iterable[Give
         add("no overhead", overhead_s=0.0)
     for other in others:
         add(other.name, machine=other)
-    return tuple(sorted(advice, key=lambda item: -item.gain))
+    return AdviceTable(sorted(advice, key=lambda item: -item.gain))
 
 
 def _per_user(new: ModelPrediction) -> str:

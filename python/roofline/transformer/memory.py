@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._repr import values_of
+from .._repr import Parts, Shown, values_of
 from ..counts import larger, smaller
 from ..errors import Error
 from ..machine import Machine
@@ -30,7 +30,7 @@ SOURCES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Shown):
     """Bytes on one rank, by what they are: "weights", "KV cache", "activations", in training also "gradients" and "optimizer".
 
     Activations: in inference the residual stream, and the inputs and outputs of the call that has most of them. capacity_bytes: of
@@ -60,6 +60,10 @@ class Memory:
         of = f"{fmt_bytes(self.total_bytes)} of {fmt_bytes(self.capacity_bytes)} ({SOURCES[self.capacity_source]})"
         batch = f"the largest batch that fits is {self.largest_batch}" if self.largest_batch else "not even one sequence fits"
         return f"{of}: {'fits' if self.fits else 'does not fit'}; {batch}"
+
+    def _table(self) -> Parts:
+        rows = [(name, fmt_bytes(size)) for name, size in (*self.parts.items(), ("total", self.total_bytes))]
+        return "Memory of one rank", ("", "size"), rows, (self.text,)
 
     def to_dict(self) -> dict[str, Any]:
         return values_of(self, "parts total_bytes capacity_bytes capacity_source fits largest_batch")
