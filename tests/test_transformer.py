@@ -516,4 +516,5 @@ def test_a_machine_without_what_it_takes() -> None:
     with pytest.raises(Error, match="no compute ceiling for bf16"):
         predict(Machine(name="no arithmetic", ceilings=bandwidth), SMALL, Decode())
     # Other dtypes fall back to the arithmetic they accumulate in, and it is said.
-    assert any("no fp16 peak is known" in note for note in predict(on_paper(), SMALL.replace(weights="fp16"), Decode()).notes)
+    many = Prefill(batch=64, seq_q=64)
+    assert any("no fp16 peak is known" in note for note in predict(on_paper(), SMALL.replace(weights="fp16"), many).notes)

@@ -17,7 +17,7 @@ from ..counts import any_of, larger, pick, smaller
 from ..errors import Error
 from ..kernel_costs import KernelCosts, kernel_costs, timed_alike, untimed
 from ..machine import LEVELS, MEMORIES, Machine
-from ..model import Roofs, bound, roofs_and_notes, terms_s, time_s as roof_time_s
+from ..model import Roofs, bound, compute_ceiling, roofs_and_notes, terms_s, time_s as roof_time_s
 from ..operators.base import WORK, Facts, Operator
 from ..operators.scales import shown_fields
 from ..reading import SCHEMA_VERSION
@@ -206,6 +206,15 @@ def expect(
     )  # fmt: skip
 
 
+def _shows(found: Prediction) -> bool:
+    """Whether another peak would change the time: half of the one that was used, or an endless one."""
+    least_s, most_s = (
+        found.rates.time_s({name: seconds * (times if name in WORK else 1) for name, seconds in found.parts.items()})
+        for times in (0, 2)
+    )
+    return bool(any_of(most_s > CLEAR * least_s))
+
+
 def _unboxed(x: NDArray[Any]) -> Any:
     """A Python number or text of an array without axes; an array with some as it is."""
     return x if x.ndim else x.item()
@@ -259,6 +268,10 @@ class Assumed:
         caches = machine.facts if machine.device == "cpu" else {}
         kernel = kernel_costs(machine, problem, own, planned=any(name != "variant" for name in plan or ()))
         found = expect(problem, facts, caches, roofs, rates, moved_bytes(problem, facts, caches, roofs.level), kernel)
+        asked = (machine, problem, self.threads, self.unit, facts.get("arithmetic", ""))
+        other = compute_ceiling(*asked)[1] if "compute" in roofs.labels else ""
+        if other and not _shows(found):
+            notes = tuple(note for note in notes if note != other)
         notes = (*notes, *found.notes, *(() if kernel else untimed(machine, problem, own)))
         return dataclasses.replace(found, notes=notes, problem=problem, machine=machine.name)
 
