@@ -141,11 +141,16 @@ def test_totals_by_hand_where_no_count_is_published(name: str, sizes: tuple[int,
 
 
 def test_the_source_of_each_preset_is_stated() -> None:
-    """LitGPT's table stands for those whose config.json is not at hand here."""
+    """LitGPT's table, or a page of the hub, stands for those whose config.json is not at hand here."""
     assert set(SOURCES) == set(PRESETS) - {"7B", "DeepSeek-R1-NVFP4"} and {*COUNTS, *FILES_GB} < set(SOURCES)
-    assert all(source.startswith("https://github.com/") for source in SOURCES.values())
-    copied = {name for name in (*COUNTS, *FILES_GB) if "litgpt" not in SOURCES[name]}
+    assert all(source.startswith(("https://github.com/", "https://huggingface.co/")) for source in SOURCES.values())
+    copied = {name for name in (*COUNTS, *FILES_GB) if "litgpt" not in SOURCES[name] and "huggingface" not in SOURCES[name]}
     assert copied - set(PUBLISHED) == set(CONFIGS) - set(PUBLISHED)
+
+
+def test_mistral_large_is_made_for_131072_keys() -> None:
+    """As its config.json has it; the 32768 of LitGPT's table is that of the release before, which was corrected too."""
+    assert preset("Mistral-Large-2411").max_seq == 131072
 
 
 def test_active_parameters_are_those_of_the_name() -> None:
