@@ -35,3 +35,4 @@ def test_bash_completes(tmp_path: Path, cli: Any) -> None:
 def test_other_shells_have_a_script(shell: str, cli: Any) -> None:
     script = cli.out(["completion", shell])
     assert "roofline" in script and "predict" in script
+    assert cli.json(["completion", shell]) == {"shell": shell, "script": script.removesuffix("\n")}

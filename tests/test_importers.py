@@ -371,6 +371,7 @@ def test_the_command_adds_to_a_machine_file(tmp_path: Path, cli: Any) -> None:
     assert main(["import", str(REDUCE), "--machine", str(fresh), "--quiet"]) == 0
     assert Machine.load(fresh).name == "NVIDIA A100-SXM4-80GB"
     assert NCU_METRICS in cli.out(["import", "--ncu-metrics"])
+    assert cli.json(["import", "--ncu-metrics"]) == {"metrics": NCU_METRICS.split(",")}
 
 
 def test_the_same_file_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

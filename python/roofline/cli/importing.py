@@ -15,10 +15,11 @@ from .terminal import Terminal
 NAME_LENGTH = 40  # kernels of templates have names of hundreds of characters
 
 
-def ncu_metrics(as_json: bool = False) -> int:
+def ncu_metrics(as_json: bool) -> int:
     from ..importers import NCU_METRICS
 
-    Terminal().line(NCU_METRICS)
+    screen = Terminal()
+    screen.json({"metrics": NCU_METRICS.split(",")}) if as_json else screen.line(NCU_METRICS)
     return OK
 
 

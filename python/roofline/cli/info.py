@@ -36,7 +36,11 @@ def completion(options: argparse.Namespace) -> int:
 
     from .parser import whole
 
-    sys.stdout.write(shtab.complete(whole(), options.shell) + "\n")
+    script = shtab.complete(whole(), options.shell)
+    if options.json:
+        Terminal().json({"shell": options.shell, "script": script})
+    else:
+        sys.stdout.write(script + "\n")
     return OK
 
 

@@ -152,6 +152,9 @@ def _common(own: Parser, name: str, as_json: bool) -> None:
     if COMMANDS[name].replaces:
         own.add_argument("--force", action="store_true", help="replace files that this command did not write, too")
     talking(own, as_json)
+    for action in own._actions:
+        if isinstance(action, flags.Now):  # those of its own do not know yet
+            action.as_json = as_json
 
 
 def whole() -> Parser:
