@@ -310,6 +310,10 @@ def test_steps_have_a_table() -> None:
     assert "## Steps" not in markdown(machine(), [point(Attention(), "tiled", 1)])
 
 
+def _prefill(problem: object) -> bool:
+    return isinstance(problem, Attention) and problem.seq_q > 1
+
+
 def test_default_points_cover_operators_variants_and_states() -> None:
     facts = machine().facts
     found = default_points(facts, "cpu", machine())
@@ -320,13 +324,15 @@ def test_default_points_cover_operators_variants_and_states() -> None:
             if name not in probes:
                 declared = {v for v, d in cls.variants.items() if backend in d.dtypes}
                 assert {p.variant for p in timed if p.problem.name == name} == declared, name
-    headline = list(itertools.takewhile(lambda p: p.problem.name in ("attention", "ffn", "matmul"), found))
-    assert len(headline) >= 12, "the headline first"
+        main = [(p.problem.name, getattr(p.problem, "seq_q", 0) == 1) for p in timed[:5]]
+        assert main == [("attention", False), ("attention", True), ("ffn", False), ("matmul", False), ("rms_norm", False)]
+    headline = [*found[:4], *itertools.takewhile(lambda p: p.problem.name in ("attention", "ffn", "matmul"), found[5:])]
+    assert len(headline) >= 12, "then the headline"
     others = {name for name, cls in OPERATORS.items() if any("cpu" in v.dtypes for v in cls.variants.values())}
-    others -= {*probes, "attention", "ffn", "matmul"}
-    after = found[len(headline) : len(headline) + len(others)]
+    others -= {*probes, "attention", "ffn", "matmul", "rms_norm"}
+    after = found[len(headline) + 1 : len(headline) + 1 + len(others)]
     assert {p.problem.name for p in after} == others, "then one of each other operator"
-    prefills = {(p.variant, p.problem.head_dim, p.problem.causal) for p in found[:6] if isinstance(p.problem, Attention)}
+    prefills = {(p.variant, p.problem.head_dim, p.problem.causal) for p in headline[:9] if _prefill(p.problem)}
     assert {(v, d, True) for v in ("naive", "tiled") for d in (64, 128)} | {("tiled", d, False) for d in (64, 128)} == prefills
     rows = {(p.problem.rows, p.problem.dtype) for p in headline if isinstance(p.problem, Matmul)}
     assert {(1, "fp32"), (1, "bf16")} < rows

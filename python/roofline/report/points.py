@@ -24,6 +24,7 @@ GROWN_FIRST = ("batch", "tokens", "rows", "elements", "seq_q")
 MOST_GROWN_BYTES = 2048 * MIB
 HALVED_FIRST = ("seq_q", "rows", "elements", "batch", "tokens", "vocabulary", "d_ff", "seq_kv")
 MAIN_DTYPES = ("fp32", "bf16")
+MAIN = ("attention", "decode", "ffn", "matmul", "rms_norm")  # of each one point comes before any has two
 BY_ROWS = (Softmax, RmsNorm, LayerNorm, BiasRelu)
 # Measured as ceilings, and no points of their own; a matrix product is both.
 CEILINGS = {probe.operator for probe in PROBES} - {"", "matmul", "all_gather"} | {"mixed_intensity"}
@@ -222,6 +223,11 @@ def _fitting(problem: Operator, state: str, variants: Sequence[str], machine: Ma
     return [Point(problem=problem, variant=variant, cache_state=state) for variant in variants[: only or None]]
 
 
+def _kind(point: Point) -> str:
+    problem = point.problem
+    return "decode" if isinstance(problem, Attention) and problem.seq_q == 1 else problem.name
+
+
 def default_points(
     facts: Mapping[str, Any],
     backend: str,
@@ -231,7 +237,8 @@ def default_points(
     thorough: bool = False,
     limit_s: float | None = None,
 ) -> list[Point]:
-    """A report's points, the most worth knowing first: the headline, one point of each operator, then the rest in turn.
+    """A report's points, the most worth knowing first: one of each of MAIN, the rest of the headline, one of each other operator,
+    then what is left in turn.
 
     An operator without sizes of its own here runs with its defaults. quick: without the rest. thorough: more sizes and shapes of
     each. limit_s: of the whole report; problems are so small that a launch takes little of it. facts: of the device. backend: "cpu"
@@ -272,6 +279,8 @@ def default_points(
         if name not in shown:
             problem, state = pairs[0]
             found += _fitting(problem, state, variants_of(problem)[:1], machine, most_s)
+    main = {_kind(point): point for point in reversed(found)}
+    found = list(dict.fromkeys([*(main[kind] for kind in MAIN if kind in main), *found]))
     found = [replace(point, first=True) for point in found]
     rest: list[list[Point]] = [
         [point for point in _fitting(problem, "cold", variants_of(problem), machine, most_s) if point not in found]
