@@ -90,3 +90,5 @@ def test_a_line_for_each_machine_and_dtype(cli: Any) -> None:
     found = cli.json(["crossover", "ffn", "--machine", "A100,H100", "--dtype", "bf16"])["crossings"]
     assert [(row["machine"], row["dtype"]) for row in found] == [("NVIDIA A100 SXM 80GB", "bf16"), ("NVIDIA H100 SXM", "bf16")]
     assert found[0]["batch"] == crossover(Machine.from_datasheet("A100"), Ffn(seq_q=1, dtype="bf16")).batch
+    head = cli.out(["crossover", "lm_head", "--machine", "H100"]).splitlines()[0]
+    assert head.startswith("lm_head, d_model 4096, vocabulary 128256, weight_dtype by dtype, out_dtype fp32: compute-bound")

@@ -12,7 +12,7 @@ from roofline._repr import html_table, text_table, width
 from roofline.crossovers import crossover
 from roofline.machine import Ceiling, Machine
 from roofline.model import place
-from roofline.operators import Attention, Counts, Growth, Relu, count, growth
+from roofline.operators import Attention, Counts, Growth, Matmul, Relu, count, growth
 from roofline.prediction import Prediction
 from roofline.questions import predict
 from roofline.results import Measurement, Results
@@ -98,6 +98,15 @@ def test_one_line_of_each_small_object() -> None:
         "vocabulary 128256, bf16)"
     )
     assert "8.03 G" in preset("Llama-3-8B")._repr_html_()  # parameters: 8,030,261,248 in the model's card
+
+
+def test_a_heading_says_what_a_product_writes() -> None:
+    heads = [predict("H100", name, dtype=dtype).title for name in ("matmul", "bmm") for dtype in ("bf16", "fp32")]
+    assert [head.partition(", dtype ")[2].partition(", on ")[0] for head in heads] == [
+        "bf16, out_dtype fp32", "fp32", "bf16, out_dtype bf16", "fp32, out_dtype bf16",
+    ]  # fmt: skip
+    timed = measurement("matmul", problem=Matmul(rows=8, columns=16, inner=32, dtype="bf16").to_dict(), variant="tiled")
+    assert "M=8 N=16 K=32 bf16 out_dtype=fp32" in repr(timed)
 
 
 def test_a_prediction_shows_its_terms() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import Error
 from ..machine import machines_of
-from ..operators.scales import shown_fields
+from ..operators.scales import heading_fields
 from ..units import fmt_number, fmt_si
 from .exit_codes import OK, BadInput, checking_input
 from .fields import given_fields
@@ -40,27 +40,28 @@ def crossover(options: argparse.Namespace) -> int:
         if (over := found[0][2].over) in fields:
             raise BadInput(f"--{over.replace('_', '-')} is the field that grows: leave it out, or let another one grow with --over")
     if options.json:
-        records = [{"machine": name, "dtype": dtype, **met.to_dict()} for name, dtype, met, _ in found]
+        records = [{"machine": name, "dtype": dtype, **met.to_dict()} for name, dtype, met, *_ in found]
         screen.json({"operator": problem.name, "problem": problem.to_dict(), "crossings": records})
         return OK
-    fixed = shown_fields({name: value for name, value in problem.to_dict().items() if name not in (over, "dtype")})
-    shown = ", ".join(f"{name} {value}" for name, value in fixed.items())
+    every = [(dtype, heading_fields(one, over, "dtype")) for _, dtype, _, _, one in found]
+    fixed = {name: {fields.get(name, dtype) for dtype, fields in every} for _, fields in every for name in fields}
+    shown = ", ".join(f"{name} {'by dtype' if len(values) > 1 else values.pop()}" for name, values in fixed.items())
     screen.lines([f"{problem.name}, {shown}: compute-bound from which {over}?"])
     screen.line()
     rows = [
         (name, dtype, "never" if met.batch is None else f"{max(math.ceil(met.batch), 1)}", fmt_number(met.ridge),
          fmt_si(roofs.compute_flops_per_s, "FLOP/s"), fmt_si(roofs.bandwidth_bytes_per_s, "B/s"))
-        for name, dtype, met, roofs in found
+        for name, dtype, met, roofs, _ in found
     ]  # fmt: skip
     screen.table(("machine", "dtype", f"from {over}", "ridge FLOP/byte", "compute", "memory"), rows, drop=("memory", "compute"))
-    never = {fmt_number(met.limit): None for _, _, met, _ in found if met.batch is None}
+    never = {fmt_number(met.limit): None for _, _, met, *_ in found if met.batch is None}
     if never:
         screen.line()
         screen.line(f"never: with {over} the intensity saturates at {', '.join(never)} FLOP/byte, below the ridge")
     return OK
 
 
-def _rows(machine: Any, problem: Any, over: str, given: bool) -> Iterator[tuple[str, str, Any, Any]]:
+def _rows(machine: Any, problem: Any, over: str, given: bool) -> Iterator[tuple[str, str, Any, Any, Any]]:
     """A row for each dtype that the operator takes and the machine has a roof for, or for the one that was given."""
     from ..crossovers import crossover as crossing
     from ..model import compute_ceiling, machine_roofs
@@ -78,6 +79,6 @@ def _rows(machine: Any, problem: Any, over: str, given: bool) -> Iterator[tuple[
         if not given and compute_ceiling(machine, one, None, None)[1]:
             continue  # a wider dtype stands in for it
         met += 1
-        yield machine.name, dtype, crossing(machine, one, over), roofs
+        yield machine.name, dtype, crossing(machine, one, over), roofs, one
     if not met:
         raise BadInput(str(refused))

@@ -39,6 +39,14 @@ def shown_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {letters.get(name, name): value for name, value in fields.items() if name not in unused}
 
 
+def heading_fields(problem: Operator, *without: str) -> dict[str, Any]:
+    """As `shown_fields`, with the dtype that a GEMM writes where that is another one than it reads and no field says it."""
+    own = problem.to_dict()
+    fields, written = shown_fields({n: x for n, x in own.items() if n not in without}), problem.outputs()[0].dtype
+    told = "out_dtype" in own or not own.keys() >= GEMM.keys() or written == own["dtype"]
+    return fields if told else {**fields, "out_dtype": written}
+
+
 def one_length(fields: Mapping[str, Any]) -> dict[str, Any]:
     """These fields, with seq_q and seq_kv as one seq_len where they are equal."""
     if not fields.keys() >= {"seq_q", "seq_kv"} or fields["seq_q"] != fields["seq_kv"]:

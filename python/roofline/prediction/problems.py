@@ -19,7 +19,7 @@ from ..kernel_costs import KernelCosts, kernel_costs, timed_alike, untimed
 from ..machine import LEVELS, MEMORIES, Machine
 from ..model import Roofs, bound, compute_ceiling, roofs_and_notes, terms_s, time_s as roof_time_s
 from ..operators.base import WORK, Facts, Operator
-from ..operators.scales import shown_fields
+from ..operators.scales import heading_fields
 from ..reading import SCHEMA_VERSION
 from ..units import SECONDS, fmt_si, within
 from .expected import ROOF_WORDS, Expected, Utilisation, longest, utilisation_of
@@ -102,7 +102,7 @@ class Prediction(Expected):
         """What and on what, in a line."""
         if self.problem is None:
             return repr(self)
-        fields = ", ".join(f"{name} {value}" for name, value in shown_fields(self.problem.to_dict()).items())
+        fields = ", ".join(f"{name} {value}" for name, value in heading_fields(self.problem).items())
         return f"{self.what}, {fields}, on {self.machine}"
 
     def summary(self) -> list[tuple[str, str]]:

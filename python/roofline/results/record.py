@@ -13,7 +13,7 @@ from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
 from ..machine.statistics import summary_of
 from ..operators import OPERATORS, Operator, from_dict as operator_from_dict
-from ..operators.scales import GEMM, one_length, shown_fields
+from ..operators.scales import GEMM, heading_fields, one_length, shown_fields
 from ..reading import SCHEMA_VERSION, Amount, Integer, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si
 from ..words import counted, require_one_of
@@ -312,7 +312,8 @@ class Measurement(Shown):
     @property
     def short_problem(self) -> str:
         """The fields of the problem in one line: "batch=8 seq_q=1 fp32"."""
-        fields = shown_fields(self.problem)
+        problem = problem_behind(self)
+        fields = shown_fields(self.problem) if problem is None else heading_fields(problem)
         return " ".join(str(value) if name == "dtype" else f"{name}={value}" for name, value in fields.items())
 
     def brief_problem(self, always: frozenset[str] = frozenset()) -> str:
