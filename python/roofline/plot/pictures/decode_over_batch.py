@@ -50,7 +50,7 @@ def decode_over_batch(
             lines, rows, more = lines_over("batch", sizes, each, rates, {m.name: e.fits.tolist() for m, e in found})
             yield Chart(
                 title=f"Decode throughput over batch: {config.name}", x_label="Batch", x_kind="count", y_label="Throughput",
-                y_unit="tok/s", lines=lines, rows=rows, notes=[*notes, *more, *timed, *prediction_notes(e for _, e in found)],
+                y_unit="tok/s", lines=lines, rows=rows, notes=[*more, *notes, *timed, *prediction_notes(e for _, e in found)],
             )  # fmt: skip
             continue
         levels, crossings, texts = [], [], []
@@ -64,8 +64,8 @@ def decode_over_batch(
             texts.append(f"{m.name}: {crossed.text}")
         line = {config.name: list(zip(sizes, found[0][1].flops_per_byte.tolist(), strict=True))}
         fits = {config.name: np.any([e.fits for _, e in found], axis=0).tolist()}
-        texts += [] if all(fits[config.name]) else [HOLLOW if len(found) == 1 else "hollow: fits in no machine's memory"]
+        unfit = [] if all(fits[config.name]) else [HOLLOW if len(found) == 1 else "hollow: fits in no machine's memory"]
         counted = "horizontals: ridge points of the product with most FLOPs; a cross counts the FLOPs of products alone"
-        said = [*notes, *texts, counted, *prediction_notes([found[0][1]])]
+        said = [*unfit, *notes, *texts, counted, *prediction_notes([found[0][1]])]
         title = f"Decode intensity over batch: {config.name}"
         yield intensity_chart(title, "Batch", "batch", line, levels, crossings, notes=said, fits=fits)
